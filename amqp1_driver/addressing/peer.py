@@ -1,0 +1,199 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which bus is at the other end, told from its Open frame, and how to treat it.
+
+Pure. What each bus does was observed on running ones (RabbitMQ 4.0 and 4.3, qpidd 1.40,
+qpid-dispatch 1.19, skupper-router 3.4); it announces too little to go by capabilities alone.
+"""
+
+import dataclasses
+import enum
+import re
+from collections.abc import Iterable, Mapping
+
+from amqp1_driver.addressing.base import AddressConfig, Addresser
+from amqp1_driver.addressing.legacy import LegacyAddresser
+from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser
+from amqp1_driver.addressing.routable import RoutableAddresser
+
+ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+_CHANNELS = 65536  # of a bus that is not known to allow fewer sessions
+
+
+class ReplyKind(enum.Enum):
+    """How an address for replies is had.
+
+    DYNAMIC: source with dynamic=true. VOLATILE: RabbitMQ's direct reply-to, no queue at all.
+    TEMPORARY: dynamic source with capability ``temporary-queue``. EXCLUSIVE: an exclusive
+    queue that the driver declares.
+    """
+
+    DYNAMIC = "dynamic"
+    VOLATILE = "volatile"
+    TEMPORARY = "temporary"
+    EXCLUSIVE = "exclusive"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """Who the peer says it is (Open, AMQP 1.0 section 2.7.1).
+
+    :param product: empty when the peer does not say.
+    :param version: numbers of its version, () when unknown.
+    :param max_frame: its max-frame-size in bytes, None when unknown.
+    """
+
+    product: str
+    version: tuple[int, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    max_frame: int | None = None
+    container: str = ""
+
+    @classmethod
+    def from_open(
+        cls,
+        properties: Mapping[object, object] | None,
+        offered_capabilities: Iterable[object] | str | None,
+        *,
+        max_frame: int | None = None,
+        container: str | None = None,
+    ) -> "Peer":
+        """Never raises, whatever the peer has sent."""
+        given = {str(key): value for key, value in (properties or {}).items()}
+        if offered_capabilities is None:
+            offered_capabilities = ()
+        elif isinstance(offered_capabilities, str):  # one symbol instead of an array
+            offered_capabilities = (offered_capabilities,)
+        return cls(
+            product=_text(given.get("product")),
+            version=_version(_text(given.get("version"))),
+            capabilities=frozenset(str(symbol) for symbol in offered_capabilities),
+            max_frame=max_frame,
+            container=container or "",
+        )
+
+    def __str__(self) -> str:
+        version = ".".join(map(str, self.version))
+        return " ".join(filter(None, (self.product or "unknown AMQP peer", version)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BusProfile:
+    """How to treat a bus.
+
+    :param addressing: ``legacy``, ``routable`` or ``rabbitmq``.
+    :param anonymous: all sends go over one link to the anonymous terminus.
+    :param anonymous_replies: replies do, so that no link per reply address is needed.
+    :param provision: queues and exchanges have to be declared before use.
+    :param session_per_receiver: an error of one link ends its whole session.
+    :param max_sessions: sessions per connection that the bus allows.
+    :param pools: notification pools are possible.
+    :param durable: the durable header makes a difference.
+    """
+
+    name: str
+    addressing: str = "legacy"
+    anonymous: bool = False
+    anonymous_replies: bool = True
+    reply: ReplyKind = ReplyKind.DYNAMIC
+    provision: bool = False
+    session_per_receiver: bool = False
+    max_sessions: int = _CHANNELS
+    pools: bool = False
+    durable: bool = False
+
+
+def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
+    # Anonymous: what is sent to a queue that does not exist comes back RELEASED, where a link
+    # of its own could not be attached (and up to 4.2 would take its session down).
+    return BusProfile(
+        name="RabbitMQ",
+        addressing="rabbitmq",
+        anonymous=True,
+        reply=reply,
+        provision=True,
+        session_per_receiver=session_per_receiver,
+        max_sessions=64,
+        pools=True,
+        durable=True,
+    )
+
+
+# Product (lower case) -> profiles by lowest version, the newest first. The last one also
+# serves a peer that does not tell its version.
+_PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
+    # Routers have named links: by its credit a router says whether anyone is there.
+    "qpid-dispatch-router": (((), BusProfile(name="qpid-dispatch", addressing="routable")),),
+    "skupper-router": (((), BusProfile(name="skupper-router", addressing="routable")),),
+    "amqp1-bus-router": (((), BusProfile(name="embedded router", addressing="routable")),),
+    "amqp1-bus-broker": (((), BusProfile(name="embedded broker", pools=True)),),
+    # qpidd accepts and drops what goes to an unknown node by the anonymous terminus: right
+    # for replies that nobody waits for any more, wrong for everything else.
+    "qpid-cpp": (((), BusProfile(name="qpidd", durable=True)),),
+    "rabbitmq": (
+        ((4, 3), _rabbitmq(ReplyKind.VOLATILE, session_per_receiver=False)),
+        ((4, 2), _rabbitmq(ReplyKind.VOLATILE, session_per_receiver=True)),
+        ((4, 1), _rabbitmq(ReplyKind.TEMPORARY, session_per_receiver=True)),
+        ((), _rabbitmq(ReplyKind.EXCLUSIVE, session_per_receiver=True)),
+    ),
+}
+
+
+def choose(peer: Peer, mode: str = "dynamic") -> BusProfile:
+    """The profile for a peer.
+
+    :param mode: option ``addressing_mode``; anything but ``dynamic`` forces the syntax of
+        addresses and nothing else.
+    """
+    profile = _known(peer) or BusProfile(name=str(peer), durable=True)
+    relay = ANONYMOUS_RELAY in peer.capabilities
+    profile = dataclasses.replace(
+        profile,
+        anonymous=profile.anonymous and relay,
+        anonymous_replies=profile.anonymous_replies and relay,
+    )
+    if mode in ("dynamic", profile.addressing):
+        return profile
+    # Pools are made by the syntax that is native to the bus.
+    return dataclasses.replace(profile, addressing=mode, pools=False)
+
+
+def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
+    """The addresser for a profile.
+
+    :raises ValueError: the profile names an unknown syntax.
+    """
+    if profile.addressing == "legacy":
+        return LegacyAddresser(config, profile.name, profile.pools)
+    if profile.addressing == "routable":
+        return RoutableAddresser(config, profile.name)
+    if profile.addressing == "rabbitmq":
+        return RabbitmqAddresser(config, profile.name, profile.pools)
+    raise ValueError(f"unknown syntax of addresses: {profile.addressing}")
+
+
+def _known(peer: Peer) -> BusProfile | None:
+    for lowest, profile in _PROFILES.get(peer.product.lower(), ()):
+        if peer.version >= lowest:
+            return profile
+    return None
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str) else ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """``4.3.6+2.g1`` is (4, 3, 6); () for a text without numbers."""
+    found = re.search(r"\d+(?:\.\d+)*", text, re.ASCII)
+    return tuple(int(number) for number in found.group().split(".")) if found else ()
