@@ -149,11 +149,14 @@ ensure_system() {
 
 # --- the virtual environment ------------------------------------------------
 
-# pbr takes the version from git. A tree without usable git data (an archive, a
-# checkout of another user) gets the version of setup.cfg.
+# pbr takes the version from git: the commits after setup.cfg's version. Where
+# git cannot tell (an archive, another user's checkout, a history of one commit,
+# as a shallow clone has it) setup.cfg's version is taken as it stands.
 version_for_pbr() {
-    if [ -z "${PBR_VERSION:-}" ] && [ ! -f "$TOP/PKG-INFO" ] &&
-            ! git -C "$TOP" rev-parse --verify -q HEAD >/dev/null 2>&1; then
+    local commits
+    [ -z "${PBR_VERSION:-}" ] && [ ! -f "$TOP/PKG-INFO" ] || return 0
+    commits=$(git -C "$TOP" rev-list --count HEAD 2>/dev/null)
+    if [ "${commits:-0}" -lt 2 ] && ! git -C "$TOP" describe >/dev/null 2>&1; then
         PBR_VERSION=$(sed -n 's/^version *= *//p' "$TOP/setup.cfg")
         export PBR_VERSION
     fi

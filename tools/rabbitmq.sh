@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+set -euo pipefail
+
+usage() {
+    cat <<'USAGE'
+RabbitMQ 4 for tests, from Debian packages unpacked in a private folder: nothing
+of the system is changed, no user, no service, no file in /etc. Root or not.
+
+  rabbitmq.sh install trixie|sid [DIR]   trixie: RabbitMQ 4.0, sid: 4.3 or what follows it
+  rabbitmq.sh start DIR PORT             a node on 127.0.0.1:PORT, guest/guest, its own epmd
+  rabbitmq.sh ctl DIR PORT [TOOL] ARG... rabbitmqctl (or rabbitmq-plugins, -queues, ...) on it
+  rabbitmq.sh kill DIR PORT              SIGKILL, as a crash; "start" brings it back
+  rabbitmq.sh stop DIR PORT [--wipe]     clean shutdown; --wipe forgets queues and log as well
+  rabbitmq.sh version DIR                prints the version
+
+DIR is by default ${AMQP1_CACHE:-~/.cache/amqp1-driver}/rabbitmq/SUITE; for the
+other commands the word trixie or sid stands for that folder.
+RMQ_CONF: a file with further lines for rabbitmq.conf. RMQ_PLUGINS: plugins.
+RMQ_START_TIMEOUT: seconds (60).
+The packages come from the mirror that this machine's own apt uses, or from
+AMQP1_DEBIAN_MIRROR; apt checks their signatures.
+USAGE
+}
+
+die() { printf 'rabbitmq.sh: %s\n' "$*" >&2; exit 1; }
+
+CACHE=${AMQP1_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/amqp1-driver}/rabbitmq
+
+folder() {
+    case $1 in
+        trixie | sid) printf '%s\n' "$CACHE/$1" ;;
+        *) (cd "$1" 2>/dev/null && pwd) || die "no such folder: $1" ;;
+    esac
+}
+
+# --- install ----------------------------------------------------------------
+
+# apt with lists, cache and status of its own, below $DIR/apt
+private_apt() {
+    local tool=$1; shift
+    "$tool" -q \
+        -o Dir::Etc::SourceList="$APT/sources.list" -o Dir::Etc::SourceParts=/nonexistent \
+        -o Dir::Etc::Preferences=/nonexistent -o Dir::Etc::PreferencesParts=/nonexistent \
+        -o Dir::State="$APT/state" -o Dir::Cache="$APT/cache" -o Dir::State::status="$APT/status" \
+        -o APT::Sandbox::User="$(id -un)" -o APT::Update::Post-Invoke-Success::=/bin/true \
+        -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
+}
+
+find_mirror() {
+    local mirror=${AMQP1_DEBIAN_MIRROR:-}
+    # shellcheck disable=SC2016 # apt's own variable
+    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+        grep -m1 -E '/debian/*$') || true
+    [ -n "$mirror" ] || die "apt of this machine knows no Debian mirror; set AMQP1_DEBIAN_MIRROR to one"
+    printf '%s\n' "$mirror"
+}
+
+# Names of the packages that Erlang and RabbitMQ need: the closure over erlang-*
+# and the shared libraries. What the maintainer scripts would need (adduser,
+# logrotate, perl, ...) stays out, since no such script is run.
+package_closure() {
+    local todo=(rabbitmq-server erlang-base erlang-eunit patchelf libgcc-s1) found=() name
+    declare -A seen=()
+    while [ ${#todo[@]} -gt 0 ]; do
+        found=()
+        for name in "${todo[@]}"; do seen[$name]=1; done
+        while read -r name; do
+            [ -n "${seen[$name]:-}" ] || { found+=("$name"); seen[$name]=1; }
+        done < <(private_apt apt-cache depends --no-recommends --no-suggests --no-conflicts \
+                     --no-breaks --no-replaces --no-enhances "${todo[@]}" 2>/dev/null |
+                 sed -n 's/^ *|\{0,1\}\(Pre\)\{0,1\}-\{0,1\}Depends: //p' |
+                 grep -E '^(erlang-|lib|zlib1g)' | grep -vE ':(any|[a-z0-9]+)$' |
+                 grep -vE -- '-(dev|data|doc|x11|wx|nox)$|^lib(pam|perl|python|sys-hostname)' | sort -u)
+        todo=(${found[@]+"${found[@]}"})
+    done
+    printf '%s\n' "${!seen[@]}" | sort
+}
+
+# Points every Erlang executable at the unpacked C library, so that it does not
+# matter which one the host has.
+patch_binaries() {
+    local root=$1 libs=$2 loader=$3 file
+    local patchelf=("$loader" --library-path "$libs" "$root/usr/bin/patchelf")
+    while IFS= read -r file; do
+        head -c4 "$file" | grep -q ELF || continue
+        "${patchelf[@]}" --print-interpreter "$file" >/dev/null 2>&1 || continue
+        "${patchelf[@]}" --set-interpreter "$loader" --force-rpath --set-rpath "$libs" "$file"
+    done < <(find "$root"/usr/lib/erlang/erts-*/bin "$root"/usr/lib/erlang/bin \
+                  "$root"/usr/lib/erlang/lib/*/priv -type f -perm /111 2>/dev/null)
+}
+
+unpack() {
+    local dir=$1 root=$1/root deb libs loader erlang
+    rm -rf "$root"; mkdir -p "$root"
+    for deb in "$APT"/debs/*.deb; do dpkg-deb -x "$deb" "$root"; done
+    rm -rf "$root"/usr/share/{doc,man,lintian,locale} "$root"/usr/lib/*/gconv
+    # The loader keeps its place in /lib64 or /lib, a link into usr/lib on these suites.
+    loader=$(find "$root" -name 'ld-linux-*.so.*' ! -type l | head -n1)
+    [ -n "$loader" ] || die "no dynamic loader among the unpacked packages"
+    libs=$(dirname "$loader")
+    patch_binaries "$root" "$libs" "$loader"
+    erlang=$root/usr/lib/erlang
+    # Erlang's start scripts have the root folder written into them.
+    sed -i "s#ROOTDIR=/usr/lib/erlang\$#ROOTDIR=$erlang#" \
+        "$erlang"/bin/erl "$erlang"/erts-*/bin/erl "$erlang"/bin/start 2>/dev/null || true
+    local server; server=$(echo "$root"/usr/lib/rabbitmq/lib/rabbitmq_server-*)
+    [ -d "$server" ] || die "no RabbitMQ among the unpacked packages"
+    cat > "$dir/env.sh.new" <<ENV
+RMQ_SERVER=$server
+RMQ_VERSION=${server##*rabbitmq_server-}
+PATH=$erlang/bin:\$PATH
+export RMQ_SERVER RMQ_VERSION PATH
+ENV
+    "$erlang/bin/erl" -noinput -eval 'halt(0).' </dev/null || die "the unpacked Erlang does not start"
+    mv "$dir/env.sh.new" "$dir/env.sh"
+}
+
+cmd_install() {
+    local suite=${1:?suite} dir=${2:-$CACHE/$1} keyring=/usr/share/keyrings/debian-archive-keyring
+    local tool mirror packages=() since=$SECONDS
+    case $suite in trixie | sid) ;; *) die "unknown suite $suite (trixie or sid)" ;; esac
+    for tool in apt-get apt-cache dpkg-deb flock xz; do
+        command -v "$tool" >/dev/null || die "$tool is not there: this installs Debian packages"
+    done
+    mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
+    exec 9> "$dir/.lock"; flock 9
+    if [ -f "$dir/env.sh" ]; then cmd_version "$dir"; return; fi
+    [ -f "$keyring.gpg" ] && keyring=$keyring.gpg || keyring=$keyring.pgp
+    [ -f "$keyring" ] || die "Debian's archive keys are not there (package debian-archive-keyring)"
+    mirror=$(find_mirror)
+    APT=$dir/apt; rm -rf "$APT"; mkdir -p "$APT"/{state/lists/partial,cache/archives/partial,debs}
+    : > "$APT/status"
+    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" > "$APT/sources.list"
+    private_apt apt-get update > "$APT/log" 2>&1 || { cat "$APT/log" >&2; die "apt-get update failed"; }
+    mapfile -t packages < <(package_closure)
+    (cd "$APT/debs" && private_apt apt-get download "${packages[@]}") > "$APT/log" 2>&1 ||
+        { tail -n 20 "$APT/log" >&2; die "download failed"; }
+    unpack "$dir"
+    rm -rf "$APT"
+    printf 'RabbitMQ %s in %s (%s s, %s)\n' "$(cmd_version "$dir")" "$dir" "$((SECONDS - since))" \
+        "$(du -sh "$dir" | cut -f1)"
+}
+
+cmd_version() {
+    local dir; dir=$(folder "$1")
+    [ -f "$dir/env.sh" ] || die "not installed: $dir"
+    sed -n 's/^RMQ_VERSION=//p' "$dir/env.sh"
+}
+
+# --- nodes ------------------------------------------------------------------
+
+alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
+
+# Two TCP ports that are free now, for epmd and Erlang's distribution.
+free_ports() {
+    python3 - <<'PY'
+import socket
+socks = [socket.socket() for _ in range(2)]
+for s in socks:
+    s.bind(("127.0.0.1", 0))
+print(*[s.getsockname()[1] for s in socks])
+PY
+}
+
+write_config() {
+    local dir=$1 port=$2 node=$3 epmd dist
+    mkdir -p "$node"/{log,mnesia,home,schema,generated}
+    printf '[%s].\n' "$(tr -s ' ' ',' <<< "${RMQ_PLUGINS:-}")" > "$node/enabled_plugins"
+    {
+        printf 'listeners.tcp.1 = 127.0.0.1:%s\nloopback_users = none\n' "$port"
+        printf 'log.file.level = info\nlog.console = false\ndisk_free_limit.absolute = 50MB\n'
+        [ -z "${RMQ_CONF:-}" ] || cat "$RMQ_CONF"
+    } > "$node/rabbitmq.conf"
+    : > "$node/rabbitmq-env.conf"
+    read -r epmd dist < <(free_ports)
+    cat > "$node/node.sh" <<ENV
+. "$dir/env.sh"
+export HOME="$node/home" LANG=C.UTF-8 LC_ALL=C.UTF-8
+export ERL_EPMD_PORT=$epmd ERL_EPMD_ADDRESS=127.0.0.1
+export RABBITMQ_NODENAME=amqp1-$port@localhost RABBITMQ_USE_LONGNAME=false
+export RABBITMQ_DIST_PORT=$dist
+export RABBITMQ_BASE="$node" RABBITMQ_MNESIA_BASE="$node/mnesia"
+export RABBITMQ_LOG_BASE="$node/log" RABBITMQ_LOGS="$node/log/rabbit.log"
+export RABBITMQ_CONFIG_FILE="$node/rabbitmq.conf" RABBITMQ_CONFIG_FILES="$node/conf.d"
+export RABBITMQ_ADVANCED_CONFIG_FILE="$node/advanced.config"
+export RABBITMQ_CONF_ENV_FILE="$node/rabbitmq-env.conf"
+export RABBITMQ_ENABLED_PLUGINS_FILE="$node/enabled_plugins"
+export RABBITMQ_GENERATED_CONFIG_DIR="$node/generated" RABBITMQ_SCHEMA_DIR="$node/schema"
+export RABBITMQ_FEATURE_FLAGS_FILE="$node/feature_flags" RABBITMQ_PID_FILE="$node/beam.pid"
+export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
+export RABBITMQ_CTL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
+ENV
+}
+
+node_folder() { printf '%s/run/%s\n' "$(folder "$1")" "$2"; }
+
+cmd_start() {
+    local dir port=${2:?port} node deadline
+    dir=$(folder "${1:?folder}"); node=$(node_folder "$dir" "$port")
+    [ -f "$dir/env.sh" ] || die "not installed: $dir"
+    if alive "$node/pid"; then echo "already running on 127.0.0.1:$port"; return; fi
+    write_config "$dir" "$port" "$node"
+    # shellcheck source=/dev/null
+    . "$node/node.sh"
+    if [ -f "$node/log/rabbit.log" ]; then mv -f "$node/log/rabbit.log" "$node/log/rabbit.log.1"; fi
+    # epmd is a child of ours, so that "stop" can end it by its pid
+    setsid epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 </dev/null >"$node/log/epmd.log" 2>&1 9>&- &
+    echo $! > "$node/epmd.pid"
+    # else the node starts one of its own, a daemon that nobody ends
+    until epmd -port "$ERL_EPMD_PORT" -names >/dev/null 2>&1; do
+        alive "$node/epmd.pid" || die "epmd does not start: $(cat "$node/log/epmd.log")"
+        sleep 0.05
+    done
+    setsid "$RMQ_SERVER/sbin/rabbitmq-server" </dev/null >"$node/log/stdout" 2>"$node/log/stderr" 9>&- &
+    echo $! > "$node/pid"
+    deadline=$((SECONDS + ${RMQ_START_TIMEOUT:-60}))
+    until grep -q 'Server startup complete' "$node/log/rabbit.log" 2>/dev/null; do
+        if ! alive "$node/pid"; then
+            tail -n 30 "$node"/log/stdout "$node"/log/stderr "$node"/log/rabbit.log >&2 2>/dev/null || true
+            end_epmd "$node"; die "the node on port $port died at start"
+        fi
+        [ "$SECONDS" -lt "$deadline" ] || die "the node on port $port is not up in time: $node/log"
+        sleep 0.1
+    done
+    echo "RabbitMQ $RMQ_VERSION ready on 127.0.0.1:$port"
+}
+
+end_epmd() {
+    if alive "$1/epmd.pid"; then kill "$(cat "$1/epmd.pid")" 2>/dev/null || true; fi
+    rm -f "$1/epmd.pid"
+}
+
+# wait_gone SECONDS PID: true when the process has ended
+wait_gone() {
+    local deadline=$((SECONDS + $1))
+    while kill -0 "$2" 2>/dev/null; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.1
+    done
+}
+
+cmd_stop() {
+    local node pid
+    node=$(node_folder "${1:?folder}" "${2:?port}")
+    if alive "$node/pid"; then
+        pid=$(cat "$node/pid")
+        kill -TERM "$pid" # the start script passes it on to the Erlang VM
+        wait_gone 30 "$pid" || cmd_kill "$1" "$2"
+    fi
+    end_epmd "$node"; rm -f "$node/pid"
+    if [ "${3:-}" = --wipe ]; then rm -rf "$node"; fi
+}
+
+cmd_kill() {
+    local node file
+    node=$(node_folder "${1:?folder}" "${2:?port}")
+    for file in beam.pid pid; do # the VM first, then the script that waits for it
+        if alive "$node/$file"; then
+            kill -KILL "$(cat "$node/$file")" 2>/dev/null || true
+            wait_gone 10 "$(cat "$node/$file")" || true
+        fi
+        rm -f "$node/$file"
+    done
+    end_epmd "$node"
+}
+
+cmd_ctl() {
+    local node tool=rabbitmqctl
+    node=$(node_folder "${1:?folder}" "${2:?port}"); shift 2
+    [ -f "$node/node.sh" ] || die "no node there: $node"
+    case ${1:-} in rabbitmq*) tool=$1; shift ;; esac
+    # shellcheck source=/dev/null
+    . "$node/node.sh"
+    exec "$RMQ_SERVER/sbin/$tool" "$@"
+}
+
+command=${1:-help}
+[ $# -eq 0 ] || shift
+case $command in
+    install | start | stop | kill | ctl | version) "cmd_$command" "$@" ;;
+    -h | --help | help) usage ;;
+    *) usage >&2; exit 2 ;;
+esac
