@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Write messages: requests, replies, heartbeats and generic ones (AMQP 1.0 section 3.2).
+
+Pure functions and values; requests and replies are encoded on application threads.
+What does not change from message to message is encoded once, in a ``Template``.
+"""
+
+import struct
+from typing import Any
+
+from amqp1_driver.codec.encoder import NULL, compound, encode, text, variable
+from amqp1_driver.codec.types import Symbol
+
+#: The longest time-to-live (milliseconds) that the header can carry (3.2.1: uint).
+MAX_TTL_MS = 0xFFFFFFFF
+
+_HEADER = b"\x00\x53\x70"
+_PROPERTIES = b"\x00\x53\x73"
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+_AMQP_VALUE = b"\x00\x53\x77"
+_NULL_BODY = _AMQP_VALUE + NULL
+
+# Body prefixes for short strings and binaries (str8 0xa1, vbin8 0xa0), by length.
+_STRING8 = tuple(_AMQP_VALUE + bytes((0xA1, size)) for size in range(256))
+_BINARY8 = tuple(_AMQP_VALUE + bytes((0xA0, size)) for size in range(256))
+_pack_body = struct.Struct(">3sBI").pack
+# Descriptor, list32 with size and count, then a str8 with its length: the message-id.
+_pack_properties_id = struct.Struct(">4sIIBB").pack
+_pack_properties = struct.Struct(">4sII").pack
+_LIST32 = _PROPERTIES + b"\xd0"
+_pack_ttl = struct.Struct(">9sI").pack
+_TTL = _HEADER + b"\xc0\x08\x03\x40\x40\x70"
+_DURABLE_TTL = _HEADER + b"\xc0\x08\x03\x41\x40\x70"
+_DURABLE = _HEADER + b"\xc0\x02\x01\x41"
+# correlation-id, content-type, content-encoding: the fields behind reply-to (3.2.4).
+_GZIP = b"\xa3\x04gzip"
+_GZIP_ONLY = b"\x40\x40" + _GZIP
+
+
+def _header(durable: bool, ttl_ms: int) -> bytes:
+    """The header section, empty when all of it would be the default (3.2.1)."""
+    if ttl_ms > 0:
+        return _pack_ttl(_DURABLE_TTL if durable else _TTL, min(ttl_ms, MAX_TTL_MS))
+    return _DURABLE if durable else b""
+
+
+def _body_prefix(size: int, binary: bool) -> bytes:
+    """Everything of an amqp-value section but its content (3.2.8)."""
+    if size < 256:
+        return (_BINARY8 if binary else _STRING8)[size]
+    return _pack_body(_AMQP_VALUE, 0xB0 if binary else 0xB1, size)
+
+
+class Template:
+    """Requests for one address: all that is the same for each of them, encoded once.
+
+    Immutable; any thread.
+
+    :param address: the ``to`` of every message.
+    :param reply_to: address for replies, None for messages without.
+    :param durable: True writes an explicit durable header; there is no default for it.
+    """
+
+    __slots__ = ("_count", "_fields", "_plain_header", "_ttl_header", "_with_id", "address")
+
+    def __init__(self, address: str, reply_to: str | None, durable: bool = False) -> None:
+        self.address = address
+        fields = NULL + text(address)  # user-id, to
+        self._count = 3
+        if reply_to is not None:
+            fields += NULL + text(reply_to)  # subject, reply-to
+            self._count = 5
+        self._fields = fields
+        # The size of the list covers its count (4), the code and length of the id (2).
+        self._with_id = len(fields) + 6
+        self._plain_header = _header(durable, 0)
+        self._ttl_header = _DURABLE_TTL if durable else _TTL
+
+    def request(self, message_id: str, body: bytes, ttl_ms: int = 0, gzip: bool = False) -> bytes:
+        """One message.
+
+        :param message_id: any text.
+        :param body: utf-8 text, written as a string; with ``gzip`` compressed bytes, written
+            as binary and marked by content-encoding.
+        :param ttl_ms: time to live in milliseconds, 0 for none.
+        """
+        if ttl_ms > 0:
+            header = _pack_ttl(self._ttl_header, ttl_ms if ttl_ms < MAX_TTL_MS else MAX_TTL_MS)
+        else:
+            header = self._plain_header
+        name = message_id.encode()
+        length = len(name)
+        if length > 255 or gzip:
+            properties = self._properties(name, gzip)
+        else:
+            properties = (
+                _pack_properties_id(_LIST32, self._with_id + length, self._count, 0xA1, length)
+                + name
+                + self._fields
+            )
+        size = len(body)
+        if size < 256 and not gzip:
+            return b"".join((header, properties, _STRING8[size], body))
+        return b"".join((header, properties, _body_prefix(size, gzip), body))
+
+    def _properties(self, message_id: bytes, gzip: bool) -> bytes:
+        """The properties section of an unusual request."""
+        fields = variable(0xA1, message_id) + self._fields
+        count = self._count
+        if gzip:
+            fields += NULL * (5 - count) + _GZIP_ONLY
+            count = 8
+        return _pack_properties(_LIST32, len(fields) + 4, count) + fields
+
+
+def _reply_properties(address: str, correlation_id: bytes, gzip: bool) -> bytes:
+    # null message-id and user-id, to, null subject and reply-to, correlation-id
+    fields = b"\x40\x40" + text(address) + b"\x40\x40" + correlation_id
+    if gzip:
+        fields += NULL + _GZIP
+    return _pack_properties(_LIST32, len(fields) + 4, 8 if gzip else 6) + fields
+
+
+def encode_reply(
+    address: str, correlation_id: bytes, body: bytes, ttl_ms: int = 0, gzip: bool = False
+) -> bytes:
+    """A reply to the request whose encoded message-id was ``correlation_id``.
+
+    :param address: the request's reply-to; opaque.
+    :param correlation_id: ``Message.message_id_raw`` of the request, so that it goes back
+        with the very type and width it came with.
+    :param body, ttl_ms, gzip: as for ``Template.request``.
+    """
+    return b"".join(
+        (
+            _header(False, ttl_ms),
+            _reply_properties(address, correlation_id, gzip),
+            _body_prefix(len(body), gzip),
+            body,
+        )
+    )
+
+
+def encode_heartbeat(address: str, correlation_id: bytes, ttl_ms: int) -> bytes:
+    """A sign of life for the caller of a long call: a reply whose body is null.
+
+    The null is explicit: brokers end the session on a message without a body section.
+    """
+    properties = _reply_properties(address, correlation_id, False)
+    return _header(False, ttl_ms) + properties + _NULL_BODY
+
+
+def encode_message(
+    body: Any,
+    *,
+    message_id: Any = None,
+    to: str | None = None,
+    subject: str | None = None,
+    reply_to: str | None = None,
+    correlation_id: Any = None,
+    application_properties: dict[str, Any] | None = None,
+    content_type: str | None = None,
+    durable: bool = False,
+    ttl_ms: int = 0,
+) -> bytes:
+    """Any message with an amqp-value body, for example a management request.
+
+    Ids may be str, int (ulong), UUID or bytes. Raises TypeError or ValueError for values
+    without an AMQP type.
+    """
+    content = None if content_type is None else Symbol(content_type)
+    fields = [message_id, None, to, subject, reply_to, correlation_id, content]
+    while fields and fields[-1] is None:
+        fields.pop()
+    parts = [_header(durable, ttl_ms)]
+    if fields:
+        encoded = b"".join([encode(field) for field in fields])
+        parts.append(_PROPERTIES + compound(0xC0, len(fields), encoded))
+    if application_properties:
+        parts.append(_APPLICATION_PROPERTIES + encode(application_properties))
+    parts.append(_AMQP_VALUE + encode(body))
+    return b"".join(parts)

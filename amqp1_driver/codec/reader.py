@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Read messages (AMQP 1.0 section 3.2): ``decode_message`` and ``Message``.
+
+Messages are decoded on the I/O thread, so the usual one must be cheap: null and short
+string fields are read in line, everything else goes through the general decoder. Sections
+that the driver has no use for are skipped without being decoded.
+"""
+
+import uuid
+from typing import Any
+
+from amqp1_driver.codec.decoder import MALFORMED, decode, fail, read, read_uint, skip
+from amqp1_driver.exceptions import DecodeError
+
+_HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
+_DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
+
+# durable (null or true), no priority, and a uint as time-to-live: what requests have.
+_USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
+
+# Sections may also be named by symbol (3.2).
+_SYMBOLIC = {
+    "amqp:header:list": _HEADER,
+    "amqp:delivery-annotations:map": 0x71,
+    "amqp:message-annotations:map": 0x72,
+    "amqp:properties:list": _PROPERTIES,
+    "amqp:application-properties:map": _APPLICATION_PROPERTIES,
+    "amqp:data:binary": _DATA,
+    "amqp:amqp-sequence:list": _SEQUENCE,
+    "amqp:amqp-value:*": _VALUE,
+    "amqp:footer:map": 0x78,
+}
+
+
+class Message:
+    """A received message. Made on the I/O thread, afterwards only read, by any thread.
+
+    Fields that the sender left out have their default: None, False, 0.
+
+    - durable, ttl_ms (milliseconds, 0 for none), delivery_count, first_acquirer: the header.
+    - message_id, correlation_id (int, str, bytes or UUID), to, subject, reply_to,
+      content_type, content_encoding: the properties.
+    - message_id_raw: the message-id as it was encoded, for the correlation-id of the reply.
+    - body: bytes for a string (utf-8, unchecked), binary or data body, a list for sequences,
+      the Python value for other values, None for null or no body.
+    """
+
+    __slots__ = (
+        "_properties_raw",
+        "body",
+        "content_encoding",
+        "content_type",
+        "correlation_id",
+        "delivery_count",
+        "durable",
+        "first_acquirer",
+        "message_id",
+        "message_id_raw",
+        "reply_to",
+        "subject",
+        "to",
+        "ttl_ms",
+    )
+
+    durable: bool
+    ttl_ms: int
+    first_acquirer: bool
+    delivery_count: int
+    message_id: int | str | bytes | uuid.UUID | None
+    message_id_raw: bytes | None
+    to: str | None
+    subject: str | None
+    reply_to: str | None
+    correlation_id: int | str | bytes | uuid.UUID | None
+    content_type: str | None
+    content_encoding: str | None
+    body: Any
+    _properties_raw: bytes | None
+
+    def __init__(self) -> None:
+        self.durable = self.first_acquirer = False
+        self.ttl_ms = self.delivery_count = 0
+        self.message_id = self.message_id_raw = self.to = self.subject = self.reply_to = None
+        self.correlation_id = self.content_type = self.content_encoding = None
+        self.body = self._properties_raw = None
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether an earlier attempt to deliver it failed (3.2.1: delivery-count > 0)."""
+        return self.delivery_count > 0
+
+    @property
+    def application_properties(self) -> dict[str, Any]:
+        """The application's properties; decoded anew at each use. Raises DecodeError."""
+        if self._properties_raw is None:
+            return {}
+        value, _ = decode(self._properties_raw)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            fail("application properties are not a map of strings", 0)
+        return value
+
+    def __repr__(self) -> str:
+        return (
+            f"<Message id={self.message_id!r} to={self.to!r} reply_to={self.reply_to!r} "
+            f"correlation_id={self.correlation_id!r}>"
+        )
+
+
+# The fields of a header that are wanted, by position (3.2.1: priority is not).
+_HEADER_FIELDS = (
+    ("durable", bool),
+    (None, int),
+    ("ttl_ms", int),
+    ("first_acquirer", bool),
+    ("delivery_count", int),
+)
+# Those of the properties behind the message-id (3.2.4). Fields without a name, and those
+# behind the last one here, are not looked at.
+_FIELDS = (
+    None,  # user-id
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+)
+_FIELD_PREFIXES = tuple(_FIELDS[:n] for n in range(len(_FIELDS) + 1))
+_ID = (int, str, bytes, uuid.UUID)
+_TEXT = (str,)
+
+
+def _header(message: Message, data: bytes, at: int) -> int:
+    """Set the fields of the header; the offset behind it."""
+    if data[at : at + 3] == b"\xc0\x08\x03" and data[at + 3 : at + 6] in _USUAL_HEADER:
+        message.durable = data[at + 3] == 0x41
+        message.ttl_ms = read_uint(data, at + 6)[0]
+        return at + 10
+    values, end = read(data, at)
+    if type(values) is not list:
+        fail("header is not a list", at)
+    for (name, kind), value in zip(_HEADER_FIELDS, values, strict=False):
+        if name is not None and value is not None:
+            if type(value) is not kind:
+                fail(f"{name} is {type(value).__name__}", at)
+            setattr(message, name, value)
+    return end
+
+
+def _open_list(data: bytes, at: int) -> tuple[int, int, int]:
+    """Count of items, offset of the first and offset behind the last, of a list (1.6.22)."""
+    code = data[at]
+    if code == 0xC0:
+        count, start, end = data[at + 2], at + 3, at + 2 + data[at + 1]
+    elif code == 0xD0:
+        count, start, end = read_uint(data, at + 5)[0], at + 9, at + 5 + read_uint(data, at + 1)[0]
+    elif code == 0x45:
+        return 0, at + 1, at + 1
+    else:
+        fail(f"section is no list but 0x{code:02x}", at)
+    if end > len(data) or count > end - start:
+        fail(f"{count} fields in {end - start} bytes", at)
+    return count, start, end
+
+
+def _properties(message: Message, data: bytes, at: int) -> int:
+    """Set the fields of the properties; the offset behind the section."""
+    count, at, end = _open_list(data, at)
+    if not count:
+        return end
+    start = at
+    message.message_id, at = _field(data, at, "message_id", _ID)
+    if message.message_id is not None:
+        message.message_id_raw = data[start:at]
+    for name in _FIELD_PREFIXES[count - 1 if count < 9 else 7]:
+        code = data[at]
+        if code == 0x40:
+            at += 1
+        elif name is None:
+            at = skip(data, at)
+        elif code == 0xA1:
+            start = at + 2
+            at = start + data[at + 1]
+            setattr(message, name, str(data[start:at], "utf-8"))
+        else:
+            value, at = _field(data, at, name, _ID if name == "correlation_id" else _TEXT)
+            setattr(message, name, value)
+    if at != end and (at > end or count < 9):
+        fail("size does not match the fields", at)
+    return end
+
+
+def _field(data: bytes, at: int, name: str, kinds: tuple[type, ...]) -> tuple[Any, int]:
+    """A field of any encoding, which must be null or one of ``kinds``."""
+    if data[at] == 0xA1:
+        start = at + 2
+        after = start + data[at + 1]
+        return str(data[start:after], "utf-8"), after
+    value, after = read(data, at)
+    if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+        fail(f"{name} is {type(value).__name__}", at)
+    return value, after
+
+
+def _application_properties(message: Message, data: bytes, at: int) -> int:
+    end = skip(data, at)
+    message._properties_raw = data[at:end]
+    return end
+
+
+def _body(data: bytes, at: int) -> tuple[Any, int]:
+    """A body, and the offset behind it: text stays bytes."""
+    code = data[at]
+    if code in (0xA1, 0xA0):
+        start = at + 2
+        end = start + data[at + 1]
+    elif code in (0xB1, 0xB0):
+        start = at + 5
+        end = start + read_uint(data, at + 1)[0]
+    else:
+        return read(data, at)
+    if end > len(data):
+        fail("body behind the end of the data", at)
+    return data[start:end], end
+
+
+def _section_code(data: bytes, at: int) -> tuple[Any, int]:
+    """The numeric code of the section at ``at``, and the offset behind its descriptor."""
+    if data[at] != 0:
+        fail("no section", at)
+    descriptor, at = read(data, at + 1)
+    if isinstance(descriptor, str):
+        descriptor = _SYMBOLIC.get(descriptor)
+    return descriptor, at
+
+
+def _check_section(code: int, value: Any, at: int) -> None:
+    if code == _DATA and type(value) is not bytes:
+        fail("data section without binary", at)
+    if code == _SEQUENCE and type(value) is not list:
+        fail("sequence section without list", at)
+
+
+def _joined(code: int, parts: list[Any]) -> Any:
+    if code == _DATA:
+        return b"".join(parts)
+    return [item for part in parts for item in part]
+
+
+def decode_message(data: bytes) -> Message:
+    """Decode one complete message.
+
+    Raises DecodeError, with an offset, for anything malformed. Unknown sections,
+    annotations and the footer are skipped. Several data sections, or several sequences,
+    make one body; no other combination is allowed (3.2).
+    """
+    if type(data) is not bytes:
+        data = bytes(data)
+    message = Message()
+    parts: list[Any] = []
+    kind = at = 0
+    size = len(data)
+    try:
+        while at < size:
+            if data[at] == 0 and data[at + 1] == 0x53:
+                code = data[at + 2]
+                at += 3
+            else:
+                code, at = _section_code(data, at)
+            if code == _PROPERTIES:
+                at = _properties(message, data, at)
+            elif code == _VALUE or code in (_DATA, _SEQUENCE):
+                start = at
+                value, at = _body(data, at)
+                if code != _VALUE:
+                    _check_section(code, value, start)
+                if parts and (code == _VALUE or code != kind):
+                    fail("more than one body", start)
+                kind = code
+                parts.append(value)
+            elif code == _HEADER:
+                at = _header(message, data, at)
+            elif code == _APPLICATION_PROPERTIES:
+                at = _application_properties(message, data, at)
+            else:
+                at = skip(data, at)
+    except MALFORMED as e:
+        raise DecodeError(f"malformed AMQP data: {e}", offset=at) from e
+    if at > size:
+        fail("value behind the end of the data", size)
+    if parts:
+        message.body = parts[0] if len(parts) == 1 else _joined(kind, parts)
+    return message

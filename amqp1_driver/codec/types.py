@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Python types for AMQP 1.0 values that plain Python types cannot tell apart.
+
+They matter when a value is *encoded*: the wrapper chooses the AMQP type. Decoded
+integers are plain ``int`` whatever their width was on the wire; symbols, characters
+and time-stamps come back as the classes below. All are pure values, for any thread.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Symbol(str):
+    """AMQP symbol (1.6.21): ASCII text for symbolic values."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """AMQP char (1.6.16): one Unicode character."""
+
+    __slots__ = ()
+
+
+class UByte(int):
+    """Unsigned 8-bit integer (1.6.3)."""
+
+    __slots__ = ()
+
+
+class UShort(int):
+    """Unsigned 16-bit integer (1.6.4)."""
+
+    __slots__ = ()
+
+
+class UInt(int):
+    """Unsigned 32-bit integer (1.6.5)."""
+
+    __slots__ = ()
+
+
+class ULong(int):
+    """Unsigned 64-bit integer (1.6.6); also what a plain ``int`` >= 0 becomes."""
+
+    __slots__ = ()
+
+
+class Byte(int):
+    """Signed 8-bit integer (1.6.7)."""
+
+    __slots__ = ()
+
+
+class Short(int):
+    """Signed 16-bit integer (1.6.8)."""
+
+    __slots__ = ()
+
+
+class Int(int):
+    """Signed 32-bit integer (1.6.9)."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """Signed 64-bit integer (1.6.10); also what a plain negative ``int`` becomes."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """32-bit IEEE 754 number (1.6.11); a plain ``float`` is a 64-bit double."""
+
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since 1970-01-01T00:00:00Z (1.6.17)."""
+
+    __slots__ = ()
+
+
+class Decimal(bytes):
+    """IEEE 754 decimal32/64/128 (1.6.13-1.6.15), kept as its 4, 8 or 16 raw bytes."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A described value (1.2): a descriptor, usually a symbol or ulong, and a value."""
+
+    descriptor: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """AMQP array (1.6.24): items of one type. Decoded arrays are plain lists.
+
+    item_type: the class all items are encoded as, e.g. ``Symbol``, ``str``, ``ULong``.
+    """
+
+    items: tuple[Any, ...]
+    item_type: type
