@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From a list of addresses to one connected TCP socket."""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from amqp1_driver.eventloop import runtime
+from amqp1_driver.eventloop.errors import ConnectError
+from amqp1_driver.eventloop.loop import EventLoop
+from amqp1_driver.eventloop.resolver import AddrInfo
+from amqp1_driver.eventloop.timers import Timer
+
+if TYPE_CHECKING:
+    import socket
+
+# Seconds of silence before the kernel probes, between probes, and probes until it gives up.
+# AMQP's own idle time-out is the one that counts; this is for connections without it.
+_KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+
+
+class Connector:
+    """Tries addresses one after the other until one accepts. Lives on the loop thread.
+
+    Each address gets an equal share of the time that is left, so that one which swallows
+    packets leaves time for the others. The owner holds the deadline for the whole and calls
+    abort() at it; ``done`` is called once otherwise, with the socket or the error.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        host: str,
+        port: int,
+        addresses: Sequence[AddrInfo],
+        deadline: float,
+        done: "Callable[[socket.socket | ConnectError], object]",
+    ) -> None:
+        self._loop = loop
+        self._host = host
+        self._port = port
+        self._addresses = list(dict.fromkeys(addresses))
+        self._deadline = deadline
+        self._done = done
+        self._socket: socket.socket | None = None
+        self._address = ""
+        self._timer: Timer | None = None
+        self.failures: list[tuple[str, Exception]] = []
+
+    @property
+    def address(self) -> str:
+        """The address that is being tried, or was tried last."""
+        return self._address
+
+    def start(self) -> None:
+        """Try the first address, or the next one."""
+        while self._addresses:
+            info = self._addresses.pop(0)
+            self._address = format_address(info[4])
+            try:
+                self._attempt(info)
+            except OSError as exc:
+                self._drop()
+                self.failures.append((self._address, exc))
+            else:
+                return
+        self._done(ConnectError(self._host, self._port, "cannot connect", self.failures))
+
+    def abort(self) -> None:
+        """Stop trying; ``done`` is not called."""
+        self._addresses.clear()
+        self._drop()
+
+    def abandon(self) -> None:
+        """As abort(), in the child of a fork: leave the loop alone."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def _attempt(self, info: AddrInfo) -> None:
+        family, kind, protocol, _, address = info
+        # Not eventlet's socket class: these calls never block, and the loop does the waiting.
+        # Close-on-exec by default.
+        sock = self._socket = runtime.native("socket").socket(family, kind, protocol)
+        sock.setblocking(False)
+        set_options(sock)
+        code = sock.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+        self._loop.register(sock.fileno(), self._on_event, self._on_event)
+        self._loop.set_writable(sock.fileno(), True)
+        if self._addresses:
+            now = self._loop.now()
+            share = (self._deadline - now) / (len(self._addresses) + 1)
+            self._timer = self._loop.call_at(now + share, self._on_timeout)
+
+    def _on_event(self) -> None:
+        sock = self._socket
+        assert sock is not None
+        module = runtime.native("socket")
+        code = sock.getsockopt(module.SOL_SOCKET, module.SO_ERROR)
+        if code:
+            self._failed(OSError(code, os.strerror(code)))
+            return
+        try:
+            peer = sock.getpeername()
+        except OSError:
+            return  # neither an error nor connected: not yet
+        if peer == sock.getsockname():
+            # Connecting to a free local port can hit the very port chosen for this end.
+            self._failed(OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+            return
+        self._unwatch(sock)
+        self._socket = None
+        self._done(sock)
+
+    def _on_timeout(self) -> None:
+        self._timer = None
+        self._failed(TimeoutError(errno.ETIMEDOUT, "no answer"))
+
+    def _failed(self, exc: OSError) -> None:
+        self._drop()
+        self.failures.append((self._address, exc))
+        self.start()
+
+    def _drop(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            self._unwatch(sock)
+            sock.close()
+
+    def _unwatch(self, sock: "socket.socket") -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._loop.is_registered(sock.fileno()):
+            self._loop.unregister(sock.fileno())
+
+
+def set_options(sock: "socket.socket") -> None:
+    """No delay for small frames, and probes to a peer that has vanished."""
+    module: Any = runtime.native("socket")
+    sock.setsockopt(module.IPPROTO_TCP, module.TCP_NODELAY, 1)
+    sock.setsockopt(module.SOL_SOCKET, module.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if hasattr(module, name):
+            sock.setsockopt(module.IPPROTO_TCP, getattr(module, name), value)
+
+
+def format_address(address: tuple[Any, ...]) -> str:
+    """``host:port`` of a socket address, IPv6 in brackets."""
+    host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+    return f"{host}:{address[1]}"

@@ -1,0 +1,358 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The I/O thread: one loop over descriptors, timers and the mailbox."""
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from amqp1_driver.eventloop.errors import LoopClosed
+from amqp1_driver.eventloop.mailbox import Mailbox
+from amqp1_driver.eventloop.poller import READ, WRITE, Poller, Waker, make_poller
+from amqp1_driver.eventloop.timers import Timer, TimerQueue
+
+LOG = logging.getLogger(__name__)
+
+# Operations that run between two looks at the sockets.
+_BATCH = 256
+
+Callback = Callable[[], object]
+
+
+class Resource(Protocol):
+    """Something with descriptors that belongs to a loop, such as a transport."""
+
+    def loop_closed(self, exc: Exception) -> None:
+        """The loop ends: tell whoever is concerned, and close. Loop thread."""
+
+    def abandon(self) -> None:
+        """This is the child of a fork: close the inherited descriptors, touch nothing else."""
+
+
+class _Registration:
+    __slots__ = ("active", "mask", "on_readable", "on_writable")
+
+    def __init__(self, on_readable: Callback, on_writable: Callback) -> None:
+        self.on_readable = on_readable
+        self.on_writable = on_writable
+        self.mask = READ
+        self.active = True
+
+
+class EventLoop:
+    """Runs callbacks on a daemon thread of its own (a green one under eventlet).
+
+    Threads: post(), put(), stop(), now(), in_loop(), on_death() on any; the rest on the loop
+    thread only, which assert_in_loop() checks. A callback that raises ends the loop: this is
+    logged, every operation left in the mailbox is aborted and on_death callbacks run, because
+    a loop that went on with half-done state would leave callers waiting.
+
+    A child of a fork inherits a dead loop, with its descriptors closed; it makes a new one.
+    """
+
+    def __init__(self, name: str, *, mailbox_size: int = 10000) -> None:
+        self.name = name
+        self._mailbox = Mailbox(mailbox_size, self._wake)
+        self._timers = TimerQueue()
+        self._registrations: dict[int, _Registration] = {}
+        self._before_sleep: list[Callback] = []
+        self._on_death: deque[Callable[[BaseException], object]] = deque()
+        self._resources: dict[Resource, None] = {}
+        self._cause: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._ident: int | None = None
+        self._waker: Waker | None = None
+        self._poller: Poller | None = None
+        self._read_wakeups = True
+        self._stopping = False
+        self._abandoned = False
+        _loops.add(self)
+
+    # -- any thread ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread; what was posted before runs first.
+
+        :raises LoopClosed: stopped before, or inherited through a fork.
+        :raises OSError: out of descriptors.
+        """
+        if self._stopping or self._abandoned:
+            raise LoopClosed(f"event loop {self.name} has ended", self._cause)
+        if self._thread is not None:
+            raise RuntimeError(f"event loop {self.name} was started before")
+        waker = self._waker = Waker()
+        try:
+            poller = self._poller = make_poller()
+            self._read_wakeups = poller.add_waker(waker.fileno())
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread.start()
+        except BaseException as exc:
+            self._finish(exc)
+            raise
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End the loop after what was posted so far; True once its thread has gone.
+
+        Waits up to ``timeout`` seconds (None: for ever). Called on the loop thread it cannot
+        wait, and is False. Idempotent.
+        """
+        try:
+            self._mailbox.post(self._stop)
+        except LoopClosed:
+            pass  # on its way out, or out
+        thread = self._thread
+        if thread is None:
+            if not self._stopping:
+                self._stopping = True
+                self._finish(None)
+            return True
+        if self.in_loop():
+            return False
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def is_alive(self) -> bool:
+        """True while the thread runs."""
+        return self._thread is not None and self._thread.is_alive() and not self._abandoned
+
+    def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
+        """Have the loop call ``fn(op)``; never blocks.
+
+        Operations run in the order in which they were handed in. One that never runs because
+        the loop ends gets ``op.abort(exc)``, if it has that method.
+
+        :raises LoopClosed: the loop has ended.
+        """
+        self._mailbox.post(fn, op)
+
+    def put(
+        self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None
+    ) -> None:
+        """As post(), but wait up to ``timeout`` seconds (None: for ever) while it is full.
+
+        :raises MailboxFull: no room in time.
+        :raises LoopClosed: the loop has ended.
+        """
+        if self.in_loop():
+            self._mailbox.post(fn, op)  # only this thread could make room
+        else:
+            self._mailbox.put(fn, op, timeout)
+
+    def on_death(self, fn: Callable[[BaseException], object]) -> None:
+        """Have ``fn(exc)`` called on the loop thread if a callback's exception ends the loop.
+
+        At once, on this thread, if that has happened already.
+        """
+        self._on_death.append(fn)
+        if self._cause is not None:
+            self._run_on_death(self._cause)
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock, which the timers go by."""
+        return time.monotonic()
+
+    def in_loop(self) -> bool:
+        """Is this the loop thread?"""
+        return self._ident == threading.get_ident()
+
+    def assert_in_loop(self) -> None:
+        """:raises AssertionError: this is not the loop thread."""
+        if self._ident != threading.get_ident():
+            raise AssertionError(f"not on the thread of event loop {self.name}")
+
+    # -- loop thread -----------------------------------------------------------------------
+
+    def call_at(self, when: float, fn: Callback) -> Timer:
+        """Call ``fn()`` once now() is ``when`` or later."""
+        self.assert_in_loop()
+        return self._timers.call_at(when, fn)
+
+    def call_later(self, delay: float, fn: Callback) -> Timer:
+        """Call ``fn()`` in ``delay`` seconds."""
+        return self.call_at(time.monotonic() + delay, fn)
+
+    def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
+        """Watch a non-blocking descriptor: for reading now, for writing by set_writable().
+
+        A descriptor in error counts as ready for all that it is watched for.
+        """
+        self.assert_in_loop()
+        assert self._poller is not None
+        self._poller.add(fileno, READ)
+        self._registrations[fileno] = _Registration(on_readable, on_writable)
+
+    def set_writable(self, fileno: int, wanted: bool) -> None:
+        """Whether to call on_writable when the descriptor takes data."""
+        self.assert_in_loop()
+        registration = self._registrations[fileno]
+        mask = READ | WRITE if wanted else READ
+        if mask != registration.mask:
+            assert self._poller is not None
+            registration.mask = mask
+            self._poller.change(fileno, mask)
+
+    def is_registered(self, fileno: int) -> bool:
+        """Is this descriptor watched?"""
+        return fileno in self._registrations
+
+    def unregister(self, fileno: int) -> None:
+        """Watch no more; to be called before the descriptor is closed."""
+        self.assert_in_loop()
+        registration = self._registrations.pop(fileno)
+        registration.active = False  # its events of this batch are void
+        assert self._poller is not None
+        self._poller.remove(fileno)
+
+    def add_before_sleep(self, fn: Callback) -> None:
+        """Call ``fn()`` after each batch of events, timers and operations, to flush output."""
+        self._before_sleep.append(fn)
+
+    def remove_before_sleep(self, fn: Callback) -> None:
+        """Undo add_before_sleep()."""
+        self._before_sleep.remove(fn)
+
+    def attach(self, resource: Resource) -> None:
+        """Have ``resource`` closed when the loop ends or is inherited through a fork."""
+        self.assert_in_loop()
+        self._resources[resource] = None
+
+    def detach(self, resource: Resource) -> None:
+        """Undo attach(); harmless if that is done."""
+        self._resources.pop(resource, None)
+
+    # -- private ---------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        waker = self._waker
+        if waker is not None:
+            waker.wake()
+
+    def _stop(self, _: object) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        cause: BaseException | None = None
+        try:
+            while not (self._stopping or self._abandoned):
+                self._run_once()
+        except BaseException as exc:  # the thread must not end in silence, whatever it was
+            cause = exc
+        if not self._abandoned:
+            if cause is not None:
+                LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
+            self._finish(cause)
+        self._ident = None  # the next thread may get the same number
+
+    def _run_once(self) -> None:
+        assert self._poller is not None and self._waker is not None
+        events = self._poller.poll(self._patience())
+        self._mailbox.wake_up()
+        if self._abandoned:
+            return  # a green thread goes on in the child of a fork
+        if events:
+            self._dispatch(events, self._waker)
+        self._timers.run_due(time.monotonic())
+        self._mailbox.drain(_BATCH)
+        for hook in self._before_sleep:
+            hook()
+
+    def _patience(self) -> float | None:
+        """How long the poller may wait: 0 when there is work, None for ever."""
+        if not self._mailbox.fall_asleep():
+            return 0
+        deadline = self._timers.next_deadline()
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _dispatch(self, events: list[tuple[int, int]], waker: Waker) -> None:
+        # All lookups come before the first callback: a descriptor number that is closed and
+        # opened again meanwhile must not get the events of its predecessor.
+        ready = [(self._registrations.get(fd), mask) for fd, mask in events]
+        for registration, mask in ready:
+            if registration is None:
+                waker.clear(self._read_wakeups)
+                continue
+            if mask & READ and registration.active:
+                registration.on_readable()
+            if mask & WRITE and registration.active and registration.mask & WRITE:
+                registration.on_writable()
+
+    def _finish(self, cause: BaseException | None) -> None:
+        """The end, orderly (cause None) or not: fail what waits, then free what is held."""
+        self._stopping = True
+        self._cause = cause
+        message = f"event loop {self.name} " + ("has stopped" if cause is None else "died")
+        self._mailbox.close(message, cause)
+        while self._resources:
+            resource, _ = self._resources.popitem()
+            _guarded(resource.loop_closed, LoopClosed(message, cause))
+        if cause is not None:
+            self._run_on_death(cause)
+        self._before_sleep.clear()
+        if self._poller is not None:
+            self._poller.close()
+        if self._waker is not None:
+            self._waker.close()
+
+    def _run_on_death(self, cause: BaseException) -> None:
+        while self._on_death:
+            try:
+                fn = self._on_death.popleft()
+            except IndexError:
+                return
+            _guarded(fn, cause)
+
+    def _abandon(self) -> None:
+        """In the child of a fork: close what was inherited, wait for nothing, lock nothing.
+
+        The poller is closed without unregistering anything: the parent's epoll set is the
+        same object in the kernel.
+        """
+        if self._abandoned:
+            return
+        self._abandoned = True
+        self._mailbox.discard()
+        self._mailbox.close(f"event loop {self.name} belongs to the parent process")
+        for resource in list(self._resources):
+            _guarded(resource.abandon)
+        self._resources.clear()
+        if self._thread is not None and not self._stopping:
+            if self._poller is not None:
+                self._poller.close()
+            if self._waker is not None:
+                self._waker.abandon()
+        self._stopping = True
+
+
+def _guarded(fn: Callable[..., object], *args: object) -> None:
+    try:
+        fn(*args)
+    except Exception:
+        LOG.exception("%r failed while its event loop ended", fn)
+
+
+_loops: "weakref.WeakSet[EventLoop]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for loop in list(_loops):
+        loop._abandon()
+    _loops.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
