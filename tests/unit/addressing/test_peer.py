@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which bus is at the other end, and how it is treated.
+
+What the peers announce is as observed on running ones.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp1_driver.addressing import (
+    BusProfile,
+    Destination,
+    Peer,
+    ReplyKind,
+    Service,
+    choose,
+    make_addresser,
+)
+from amqp1_driver.exceptions import UnsupportedFeature
+
+from .strategies import config
+
+RELAY = ["ANONYMOUS-RELAY"]
+
+
+def peer(product, version="", capabilities=RELAY):
+    return Peer.from_open({"product": product, "version": version}, capabilities)
+
+
+@pytest.mark.parametrize(
+    ("properties", "offered", "expected"),
+    [
+        (
+            {"product": "skupper-router", "version": "3.4.2", "conn-id": 1},
+            ["ANONYMOUS-RELAY", "qd.streaming-links"],
+            Peer("skupper-router", (3, 4, 2), frozenset({"ANONYMOUS-RELAY", "qd.streaming-links"})),
+        ),
+        (
+            {"product": "RabbitMQ", "version": "4.0.5"},
+            ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"],
+            Peer("RabbitMQ", (4, 0, 5), frozenset({"LINK_PAIR_V1_0", "ANONYMOUS-RELAY"})),
+        ),
+        (None, None, Peer("", (), frozenset())),
+        ({}, "ANONYMOUS-RELAY", Peer("", (), frozenset({"ANONYMOUS-RELAY"}))),
+        ({"product": b"x", "version": 4, 7: "odd"}, [], Peer("", (), frozenset())),
+    ],
+)
+def test_from_open(properties, offered, expected):
+    assert Peer.from_open(properties, offered) == expected
+
+
+def test_from_open_with_frame_size_and_container():
+    found = Peer.from_open({"product": "p"}, (), max_frame=16384, container="c")
+    assert (found.max_frame, found.container) == (16384, "c")
+    assert (peer("p").max_frame, peer("p").container) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("4.3.6", (4, 3, 6)),
+        ("4.3.0-rc.1", (4, 3, 0)),
+        ("4.2.1+3.gabc", (4, 2, 1)),
+        ("v1.19", (1, 19)),
+        ("UNKNOWN", ()),
+        ("", ()),
+        ("٤.٣", ()),
+    ],
+)
+def test_version(text, version):
+    assert peer("p", text).version == version
+
+
+def test_text():
+    assert str(peer("RabbitMQ", "4.0.5")) == "RabbitMQ 4.0.5"
+    assert str(peer("RabbitMQ")) == "RabbitMQ"
+    assert str(peer("")) == "unknown AMQP peer"
+
+
+values = st.none() | st.text() | st.binary() | st.integers() | st.lists(st.text())
+
+
+@given(
+    st.none() | st.dictionaries(st.text() | st.sampled_from(["product", "version"]), values),
+    st.none() | st.text() | st.lists(values),
+    st.sampled_from(["dynamic", "legacy", "routable", "rabbitmq"]),
+)
+def test_any_open_leads_to_an_addresser(properties, offered, mode):
+    profile = choose(Peer.from_open(properties, offered), mode)
+    addresser = make_addresser(profile, config())
+    assert addresser.target(Destination(Service.RPC, "x", "t")).address
+
+
+@pytest.mark.parametrize(
+    "product", ["qpid-dispatch-router", "skupper-router", "amqp1-bus-router", "Skupper-Router"]
+)
+def test_routers(product):
+    profile = choose(peer(product, "1.19.0"))
+    assert profile.addressing == "routable"
+    assert profile.reply is ReplyKind.DYNAMIC
+    assert (profile.anonymous, profile.anonymous_replies) == (False, True)
+    assert (profile.provision, profile.pools, profile.durable) == (False, False, False)
+    assert profile.session_per_receiver is False
+
+
+# Observed on 4.0.5 and 4.3.6; reply addresses as documented for 4.1 and 4.2.
+@pytest.mark.parametrize(
+    ("version", "reply", "session_per_receiver"),
+    [
+        ("", ReplyKind.EXCLUSIVE, True),
+        ("3.13.7", ReplyKind.EXCLUSIVE, True),
+        ("4.0.5", ReplyKind.EXCLUSIVE, True),
+        ("4.1.0", ReplyKind.TEMPORARY, True),
+        ("4.1.8", ReplyKind.TEMPORARY, True),
+        ("4.2.0", ReplyKind.VOLATILE, True),
+        ("4.3.0", ReplyKind.VOLATILE, False),
+        ("4.3.6", ReplyKind.VOLATILE, False),
+        ("4.10.0", ReplyKind.VOLATILE, False),
+        ("5.0.0", ReplyKind.VOLATILE, False),
+    ],
+)
+def test_rabbitmq(version, reply, session_per_receiver):
+    assert choose(peer("RabbitMQ", version)) == BusProfile(
+        name="RabbitMQ",
+        addressing="rabbitmq",
+        anonymous=True,
+        anonymous_replies=True,
+        reply=reply,
+        provision=True,
+        session_per_receiver=session_per_receiver,
+        max_sessions=64,
+        pools=True,
+        durable=True,
+    )
+
+
+def test_qpidd():
+    profile = choose(peer("qpid-cpp", "1.40.0"))
+    assert profile.addressing == "legacy"
+    # it accepts, and drops, what is sent to unknown nodes without a link of their own
+    assert (profile.anonymous, profile.anonymous_replies) == (False, True)
+    assert (profile.provision, profile.pools, profile.durable) == (False, False, True)
+    assert profile.reply is ReplyKind.DYNAMIC
+
+
+def test_embedded_broker():
+    profile = choose(peer("amqp1-bus-broker", "1.0"))
+    assert (profile.addressing, profile.pools, profile.anonymous) == ("legacy", True, False)
+
+
+@pytest.mark.parametrize("product", ["", "something-else"])
+def test_unknown_bus(product):
+    profile = choose(peer(product, "2.0", []))
+    assert (profile.addressing, profile.reply) == ("legacy", ReplyKind.DYNAMIC)
+    assert (profile.anonymous, profile.anonymous_replies) == (False, False)
+    assert (profile.provision, profile.pools) == (False, False)
+    assert choose(peer(product, "2.0")).anonymous_replies is True
+
+
+def test_without_anonymous_relay_nothing_is_sent_that_way():
+    profile = choose(peer("RabbitMQ", "4.3.6", ["LINK_PAIR_V1_0"]))
+    assert (profile.anonymous, profile.anonymous_replies) == (False, False)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "routable", "rabbitmq"])
+def test_a_forced_mode_changes_the_syntax_only(mode):
+    natural = choose(peer("RabbitMQ", "4.1.0"))
+    forced = choose(peer("RabbitMQ", "4.1.0"), mode)
+    assert forced.addressing == mode
+    assert forced.pools is (mode == "rabbitmq")
+    assert (forced.reply, forced.provision, forced.anonymous) == (
+        natural.reply,
+        natural.provision,
+        natural.anonymous,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "address"),
+    [
+        ("dynamic", "openstack.org/om/rpc/anycast/x/t"),
+        ("routable", "openstack.org/om/rpc/anycast/x/t"),
+        ("legacy", "unicast.x.t"),
+        ("rabbitmq", "/queues/openstack%3Arpc%3Aanycast%3Ax%3At"),
+    ],
+)
+def test_addresser(mode, address):
+    addresser = make_addresser(choose(peer("skupper-router"), mode), config())
+    assert addresser.target(Destination(Service.RPC, "x", "t")).address == address
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "legacy", "rabbitmq"])
+def test_unsupported_pools_name_the_bus(mode):
+    addresser = make_addresser(choose(peer("skupper-router", "3.4.2"), mode), config())
+    with pytest.raises(UnsupportedFeature, match="skupper-router"):
+        addresser.sources(Destination(Service.NOTIFY, "x", "t"), pool="p", unique="u")
+
+
+def test_unknown_syntax():
+    with pytest.raises(ValueError, match="artemis"):
+        make_addresser(BusProfile(name="n", addressing="artemis"), config())

@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""RabbitMQ: names of queues and exchanges, their declarations, addresses v2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp1_driver.addressing import Binding, Exchange, Node, Queue, Service
+from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser
+from amqp1_driver.exceptions import UnsupportedFeature
+
+from .strategies import config, destinations, names, notify, rpc
+
+PLAIN = RabbitmqAddresser(config(queue_expiry=60))
+CLASSIC = ("x-queue-type", "classic")
+
+
+def expiring(name):
+    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)))
+
+
+def lasting(name):
+    return Queue(name, True, False, False, (CLASSIC,))
+
+
+def test_target_any_one():
+    assert PLAIN.target(rpc("nova", "compute")) == Node(
+        "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
+        (expiring("openstack:rpc:anycast:nova:compute"),),
+    )
+
+
+def test_target_one_server_is_not_declared_by_the_sender():
+    assert PLAIN.target(rpc("nova", "compute", "h1.a.org")) == Node(
+        "/queues/openstack%3Arpc%3Aunicast%3Anova%3Acompute%3Ah1.a.org", ()
+    )
+
+
+def test_target_all():
+    assert PLAIN.target(rpc("nova", "compute", fanout=True)) == Node(
+        "/exchanges/openstack%3Arpc%3Amulticast%3Anova%3Acompute",
+        (Exchange("openstack:rpc:multicast:nova:compute", "fanout", True, False),),
+    )
+
+
+def test_target_of_notifications_declares_the_queue_of_listeners_yet_to_come():
+    assert PLAIN.target(notify("nova", "notifications.info")) == Node(
+        "/exchanges/openstack%3Anotify%3Anova/notifications.info",
+        (
+            Exchange("openstack:notify:nova", "direct", True, False),
+            lasting("openstack:notify:nova:notifications.info"),
+            Binding(
+                "openstack:notify:nova",
+                "openstack:notify:nova:notifications.info",
+                "notifications.info",
+            ),
+        ),
+    )
+
+
+def test_sources_of_a_server():
+    assert PLAIN.sources(rpc("nova", "compute", "h1"), pool=None, unique="u-1") == (
+        Node(
+            "/queues/openstack%3Arpc%3Aunicast%3Anova%3Acompute%3Ah1",
+            (expiring("openstack:rpc:unicast:nova:compute:h1"),),
+        ),
+        Node(
+            "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
+            (expiring("openstack:rpc:anycast:nova:compute"),),
+        ),
+        Node(
+            "/queues/openstack%3Arpc%3Amulticast%3Anova%3Acompute%3Au-1",
+            (
+                Exchange("openstack:rpc:multicast:nova:compute", "fanout", True, False),
+                Queue("openstack:rpc:multicast:nova:compute:u-1", False, True, False, (CLASSIC,)),
+                Binding(
+                    "openstack:rpc:multicast:nova:compute",
+                    "openstack:rpc:multicast:nova:compute:u-1",
+                    "",
+                ),
+            ),
+        ),
+    )
+
+
+def test_sources_without_a_server():
+    nodes = PLAIN.sources(rpc(None, "t"), pool=None, unique="u")
+    assert [node.address for node in nodes] == [
+        "/queues/openstack%3Arpc%3Aanycast%3Arpc%3At",
+        "/queues/openstack%3Arpc%3Amulticast%3Arpc%3At%3Au",
+    ]
+
+
+def test_source_of_notifications():
+    for pool in (None, ""):
+        assert PLAIN.sources(notify("nova", "n.info"), pool=pool, unique="u") == (
+            Node(
+                "/queues/openstack%3Anotify%3Anova%3An.info",
+                (
+                    Exchange("openstack:notify:nova", "direct", True, False),
+                    lasting("openstack:notify:nova:n.info"),
+                    Binding("openstack:notify:nova", "openstack:notify:nova:n.info", "n.info"),
+                ),
+            ),
+        )
+
+
+def test_source_of_a_pool():
+    assert PLAIN.sources(notify("nova", "n.info"), pool="p", unique="u") == (
+        Node(
+            "/queues/openstack%3Anotify%3Anova%3An.info%3Ap",
+            (
+                Exchange("openstack:notify:nova", "direct", True, False),
+                expiring("openstack:notify:nova:n.info:p"),
+                Binding("openstack:notify:nova", "openstack:notify:nova:n.info:p", "n.info"),
+            ),
+        ),
+    )
+
+
+def test_pools_are_refused_when_the_syntax_is_forced_upon_another_bus():
+    addresser = RabbitmqAddresser(config(), "qpidd", pools=False)
+    with pytest.raises(UnsupportedFeature, match="not supported by qpidd"):
+        addresser.sources(notify("nova", "n.info"), pool="p", unique="u")
+    assert len(addresser.sources(notify("nova", "n.info"), pool=None, unique="u")) == 1
+
+
+# Colons and percent signs are encoded inside a name; then the address encodes the whole.
+@pytest.mark.parametrize(
+    ("exchange", "topic", "name", "address"),
+    [
+        ("a:b", "c", "openstack:rpc:anycast:a%3Ab:c", "a%253Ab%3Ac"),
+        ("a", "b:c", "openstack:rpc:anycast:a:b%3Ac", "a%3Ab%253Ac"),
+        ("a%", "b", "openstack:rpc:anycast:a%25:b", "a%2525%3Ab"),
+        ("a/b", "c d", "openstack:rpc:anycast:a/b:c d", "a%2Fb%3Ac%20d"),
+        ("é", "~_-.", "openstack:rpc:anycast:é:~_-.", "%C3%A9%3A~_-."),
+    ],
+)
+def test_percent_encoding(exchange, topic, name, address):
+    node = PLAIN.target(rpc(exchange, topic))
+    assert node.address == f"/queues/openstack%3Arpc%3Aanycast%3A{address}"
+    assert [declared.name for declared in node.declare] == [name]
+
+
+def test_percent_encoding_of_routing_keys():
+    node = PLAIN.target(notify("a:b", "t/1:%.info"))
+    assert node.address == "/exchanges/openstack%3Anotify%3Aa%253Ab/t%2F1%3A%25.info"
+    assert node.declare[2].key == "t/1:%.info"
+    assert node.declare[1].name == "openstack:notify:a%3Ab:t/1%3A%25.info"
+
+
+def test_virtual_host_in_front():
+    addresser = RabbitmqAddresser(config("v:1"))
+    names_of = [node.address for node in addresser.sources(rpc("x", "t"), pool=None, unique="u")]
+    assert names_of == [
+        "/queues/openstack%3Avhost%3Av%253A1%3Arpc%3Aanycast%3Ax%3At",
+        "/queues/openstack%3Avhost%3Av%253A1%3Arpc%3Amulticast%3Ax%3At%3Au",
+    ]
+    assert addresser.target(notify("x", "t")).address == (
+        "/exchanges/openstack%3Avhost%3Av%253A1%3Anotify%3Ax/t"
+    )
+
+
+VHOSTS = st.none() | names()
+
+
+@given(VHOSTS, destinations(names()), VHOSTS, destinations(names()))
+def test_different_destinations_and_virtual_hosts_never_share_an_address(
+    vhost, one, other_vhost, other
+):
+    left = RabbitmqAddresser(config(vhost)).target(one).address
+    right = RabbitmqAddresser(config(other_vhost)).target(other).address
+    assert (left == right) == ((vhost, one) == (other_vhost, other))
+
+
+def queue_keys(vhost, dest, pool, unique):
+    """What each queue of a subscription stands for, in the order of its sources."""
+    if dest.service is Service.NOTIFY:
+        return [(vhost, "notify", dest.exchange, dest.topic, pool)]
+    keys = [
+        (vhost, "any", dest.exchange, dest.topic),
+        (vhost, "all", dest.exchange, dest.topic, unique),
+    ]
+    if dest.server:
+        keys.insert(0, (vhost, "one", dest.exchange, dest.topic, dest.server))
+    return keys
+
+
+SUBSCRIPTIONS = st.tuples(VHOSTS, destinations(names()), st.none() | names(), names())
+
+
+@given(st.lists(SUBSCRIPTIONS, min_size=2, max_size=4))
+def test_different_subscriptions_never_share_a_queue(subscriptions):
+    seen = {}
+    for vhost, dest, pool, unique in subscriptions:
+        nodes = RabbitmqAddresser(config(vhost)).sources(dest, pool=pool, unique=unique)
+        keys = queue_keys(vhost, dest, pool, unique)
+        assert len(nodes) == len(keys)
+        for node, key in zip(nodes, keys, strict=True):
+            assert seen.setdefault(node.address, key) == key
+    assert len(set(seen.values())) == len(seen)
+
+
+@given(destinations(names()))
+def test_a_server_listens_where_its_clients_send(dest):
+    sources = PLAIN.sources(dest, pool=None, unique="u")
+    target = PLAIN.target(dest)
+    if dest.service is Service.NOTIFY or dest.fanout:
+        exchange = target.declare[0].name
+        bound = [d for node in sources for d in node.declare if isinstance(d, Binding)]
+        assert [binding.exchange for binding in bound] == [exchange]
+    else:
+        assert target.address in [node.address for node in sources]

@@ -1,0 +1,258 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Errors, their text, and what oslo.messaging is told about them."""
+
+import pickle
+
+import pytest
+from oslo_messaging import exceptions as oslo
+
+from amqp1_driver import exceptions as ex
+
+ALL = [
+    kind
+    for kind in vars(ex).values()
+    if isinstance(kind, type) and issubclass(kind, ex.AmqpError) and kind.__name__[0] != "_"
+]
+
+
+def test_every_agreed_class_exists():
+    assert {kind.__name__ for kind in ALL} == {
+        "AmqpError",
+        "ConnectionFailed",
+        "ConnectionLost",
+        "AuthenticationFailed",
+        "TlsFailed",
+        "SessionEnded",
+        "LinkFailed",
+        "DeliveryRejected",
+        "DeliveryReleased",
+        "DeliveryModified",
+        "InDoubt",
+        "DeadlineExpired",
+        "LoopDied",
+        "MailboxFull",
+        "Closed",
+        "DecodeError",
+        "UnsupportedFeature",
+    }
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_error_without_arguments_still_says_something(kind):
+    assert len(str(kind())) > 5
+    assert str(kind()) == kind.summary
+    assert str(kind("own words")) == "own words"
+
+
+def test_text_names_the_fields_that_are_set_and_no_others():
+    error = ex.LinkFailed(
+        host="h1:5672",
+        address="a/b",
+        message_id=7,
+        condition="amqp:not-found",
+        description="no such node",
+    )
+    assert str(error) == (
+        "link failed (host=h1:5672, address=a/b, message-id=7, condition=amqp:not-found, "
+        "description=no such node)"
+    )
+    assert str(ex.ConnectionFailed("refused", host="h1:5672")) == "refused (host=h1:5672)"
+    assert str(ex.Closed(description="")) == "closed"
+
+
+def test_message_id_zero_is_shown():
+    assert str(ex.InDoubt(message_id=0)).endswith("(message-id=0)")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_errors_survive_pickling(kind):
+    copy = pickle.loads(pickle.dumps(kind("text", host="h:1", condition="c")))
+    assert type(copy) is kind
+    assert str(copy) == "text (host=h:1, condition=c)"
+
+
+def test_fields_of_single_classes():
+    assert ex.ConnectionLost().in_doubt is False
+    assert ex.ConnectionLost(in_doubt=True).in_doubt is True
+    assert ex.InDoubt().in_doubt is True
+    modified = ex.DeliveryModified(failed=True, undeliverable=True, address="a")
+    assert (modified.failed, modified.undeliverable, modified.address) == (True, True, "a")
+    expired = ex.DeadlineExpired(stage="credit", address="a")
+    assert expired.stage == "credit"
+    assert str(expired) == "timed out waiting for credit (address=a)"
+    assert str(ex.DeadlineExpired("late", stage="reply")) == "late"
+    decode = ex.DecodeError("bad type code", offset=12)
+    assert decode.offset == 12
+    assert str(decode) == "bad type code at byte 12"
+    assert str(ex.DecodeError(offset=0)) == "message cannot be decoded at byte 0"
+    assert ex.DecodeError("not JSON").offset is None
+
+
+# AMQP 1.0: 2.8.15 (amqp:), 2.8.16 (connection), 2.8.17 (session), 2.8.18 (link)
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        ("amqp:unauthorized-access", ex.AuthenticationFailed),
+        ("amqp:not-implemented", ex.UnsupportedFeature),
+        ("amqp:connection:forced", ex.ConnectionLost),
+        ("amqp:connection:framing-error", ex.ConnectionLost),
+        ("amqp:connection:redirect", ex.ConnectionLost),
+        ("amqp:session:window-violation", ex.SessionEnded),
+        ("amqp:session:errant-link", ex.SessionEnded),
+        ("amqp:session:handle-in-use", ex.SessionEnded),
+        ("amqp:session:unattached-handle", ex.SessionEnded),
+        ("amqp:link:detach-forced", ex.LinkFailed),
+        ("amqp:link:transfer-limit-exceeded", ex.LinkFailed),
+        ("amqp:link:message-size-exceeded", ex.LinkFailed),
+        ("amqp:link:redirect", ex.LinkFailed),
+        ("amqp:link:stolen", ex.LinkFailed),
+    ],
+)
+def test_condition_decides_the_class(condition, kind):
+    for place in (ex.ConnectionLost, ex.SessionEnded, ex.LinkFailed, ex.ConnectionFailed):
+        error = ex.from_condition(condition, "text", default=place, host="h:1")
+        assert type(error) is kind
+        assert (error.condition, error.description, error.host) == (condition, "text", "h:1")
+
+
+@pytest.mark.parametrize("condition", ["amqp:internal-error", "amqp:not-found", "vendor:own", None])
+@pytest.mark.parametrize("place", [ex.ConnectionLost, ex.SessionEnded, ex.LinkFailed])
+def test_general_and_unknown_conditions_take_the_class_of_their_place(condition, place):
+    assert type(ex.from_condition(condition, default=place)) is place
+
+
+def test_the_place_is_a_link_unless_told():
+    assert type(ex.from_condition("amqp:resource-deleted")) is ex.LinkFailed
+
+
+@pytest.mark.parametrize("condition", ["amqp:unauthorized-access", "amqp:link:stolen", None])
+def test_an_outcome_of_a_delivery_stays_one(condition):
+    for outcome in (ex.DeliveryRejected, ex.DeliveryReleased, ex.DeliveryModified):
+        assert type(ex.from_condition(condition, default=outcome)) is outcome
+
+
+def test_in_doubt_is_kept_where_it_means_something():
+    lost = ex.from_condition("amqp:connection:forced", default=ex.ConnectionLost, in_doubt=True)
+    assert lost.in_doubt is True
+    refused = ex.from_condition(
+        "amqp:unauthorized-access", default=ex.ConnectionLost, in_doubt=True
+    )
+    assert type(refused) is ex.AuthenticationFailed
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ex.ConnectionFailed(),
+        ex.ConnectionLost(),
+        ex.SessionEnded(condition="amqp:internal-error"),
+        ex.LinkFailed(),
+        ex.LinkFailed(condition="amqp:not-found"),
+        ex.DeliveryReleased(),
+        ex.DeliveryModified(),
+        ex.DeliveryRejected(condition="amqp:not-found"),
+        ex.DeliveryRejected(condition="amqp:resource-limit-exceeded"),
+        ex.MailboxFull(),
+    ],
+)
+def test_recoverable(error):
+    assert ex.recoverable(error) is True
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ex.ConnectionLost(in_doubt=True),
+        ex.SessionEnded(in_doubt=True),
+        ex.LinkFailed(in_doubt=True),
+        ex.LinkFailed(condition="amqp:not-allowed"),
+        ex.LinkFailed(condition="amqp:invalid-field"),
+        ex.LinkFailed(condition="amqp:link:message-size-exceeded"),
+        ex.SessionEnded(condition="amqp:decode-error"),
+        ex.LinkFailed(condition="amqp:not-implemented"),
+        ex.DeliveryModified(failed=True),
+        ex.DeliveryModified(undeliverable=True),
+        ex.DeliveryRejected(),
+        ex.DeliveryRejected(condition="amqp:precondition-failed"),
+        ex.InDoubt(),
+        ex.AuthenticationFailed(),
+        ex.TlsFailed(),
+        ex.DeadlineExpired(),
+        ex.LoopDied(),
+        ex.Closed(),
+        ex.DecodeError(),
+        ex.UnsupportedFeature(),
+        ValueError(),
+    ],
+)
+def test_not_recoverable(error):
+    assert ex.recoverable(error) is False
+
+
+def test_expired_deadline_of_the_application_is_a_messaging_timeout():
+    error = ex.DeadlineExpired(stage="reply", host="h:1", address="a", message_id="m")
+    result = ex.to_oslo(error, with_timeout=True, at_least_once=True)
+    assert type(result) is oslo.MessagingTimeout
+    assert str(result) == "timed out waiting for reply (host=h:1, address=a, message-id=m)"
+
+
+def test_expired_deadline_of_the_driver_is_a_delivery_failure():
+    result = ex.to_oslo(ex.DeadlineExpired(stage="credit"), with_timeout=False)
+    assert type(result) is oslo.MessageDeliveryFailure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ex.DeliveryReleased(),
+        ex.DeliveryRejected(condition="amqp:not-found"),
+        ex.LinkFailed(condition="amqp:not-found"),
+    ],
+)
+def test_nobody_there_is_undeliverable_when_at_least_once_was_asked(error):
+    result = ex.to_oslo(
+        error,
+        with_timeout=True,
+        at_least_once=True,
+        exchange="nova",
+        routing_key="compute.host1",
+        message={"method": "m"},
+    )
+    assert type(result) is oslo.MessageUndeliverable
+    assert result.exception is error
+    assert (result.exchange, result.routing_key) == ("nova", "compute.host1")
+    assert result.message == {"method": "m"}
+    failure = ex.to_oslo(error, with_timeout=True)
+    assert type(failure) is oslo.MessageDeliveryFailure
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ex.DeliveryRejected(condition="amqp:precondition-failed"),
+        ex.DeliveryModified(failed=True),
+        ex.InDoubt(),
+        ex.ConnectionFailed(condition="amqp:not-found"),
+        ex.LoopDied(),
+        RuntimeError("odd"),
+    ],
+)
+def test_the_rest_is_a_delivery_failure(error):
+    result = ex.to_oslo(error, with_timeout=True, at_least_once=True)
+    assert type(result) is oslo.MessageDeliveryFailure
+    assert str(result) == str(error)
+
+
+def test_an_error_without_text_is_named():
+    assert str(ex.to_oslo(KeyError(), with_timeout=False)) == "KeyError()"
