@@ -150,3 +150,18 @@ def _queue_address(name: str) -> str:
 def _exchange_address(name: str, key: str | None = None) -> str:
     address = f"/exchanges/{quote(name, safe='')}"
     return address if key is None else f"{address}/{quote(key, safe='')}"
+
+
+def reply_node(unique: str) -> Node:
+    """An exclusive queue for replies, where the broker can't make one by itself (4.0).
+
+    :param unique: of the process and fork
+    """
+    queue = Queue(
+        f"openstack:reply:{_escape(unique)}",
+        durable=False,
+        exclusive=True,
+        auto_delete=False,
+        arguments=(("x-queue-type", "classic"),),
+    )
+    return Node(_queue_address(queue.name), (queue,))

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp1_driver.addressing import Binding, Exchange, Node, Queue, Service
-from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser
+from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config, destinations, names, notify, rpc
@@ -169,6 +169,13 @@ def test_virtual_host_in_front():
     ]
     assert addresser.target(notify("x", "t")).address == (
         "/exchanges/openstack%3Avhost%3Av%253A1%3Anotify%3Ax/t"
+    )
+
+
+def test_queue_for_replies():
+    assert reply_node("host:12:a") == Node(
+        "/queues/openstack%3Areply%3Ahost%253A12%253Aa",
+        (Queue("openstack:reply:host%3A12%3Aa", False, True, False, (CLASSIC,)),),
     )
 
 
