@@ -1,0 +1,307 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The Python interface of the embedded bus (the command ``amqp1 bus`` uses it, too)."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from .addresses import normalise
+from .behaviour import Behaviour
+from .broker import Broker
+from .counters import Counters
+from .engine import Engine
+from .links import Consumer, Link, Producer
+from .queues import Limits
+from .router import Router
+from .server import Server
+from .tls import server_context
+
+MODES = ("router", "broker")
+VERSION = "1.0"
+
+
+@dataclass(frozen=True)
+class LinkInfo:
+    """A link attached to the bus. ``receiving``: the client receives on it; credit as it is now."""
+
+    name: str
+    address: str | None
+    receiving: bool
+    credit: int
+    unsettled: int
+
+
+@dataclass(frozen=True)
+class ConnectionInfo:
+    """A connection to the bus; ``container`` and ``hostname`` as in the peer's Open."""
+
+    peer: str
+    container: str | None
+    hostname: str | None
+    user: str | None
+    mechanism: str | None
+    links: tuple[LinkInfo, ...]
+
+
+def _link_info(link: Link) -> LinkInfo:
+    if isinstance(link, Consumer):
+        return LinkInfo(link.name, link.address, True, link.credit, len(link.unsettled))
+    assert isinstance(link, Producer)
+    return LinkInfo(link.name, link.address, False, link.credit, link.held)
+
+
+class Bus:
+    """An AMQP 1.0 bus in a thread of this process; for development and tests only.
+
+    ``mode`` "router" or "broker"; ``port`` 0 = any; ``users`` name -> password: SASL PLAIN is then
+    required; ``tls_ca``: client certificates are required; ``queue_capacity`` / ``queue_resume``
+    are watermarks in messages (broker), 0 = no limit, resume defaults to three quarters;
+    ``idle_timeout`` in seconds (half of it is advertised).
+
+    All methods may be called from any thread but the bus's own. Raises ValueError for settings
+    that make no sense, OSError if the port cannot be had or a certificate not be read.
+    """
+
+    def __init__(
+        self,
+        mode: str = "router",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        tls_ca: str | None = None,
+        users: Mapping[str, str] | None = None,
+        queue_capacity: int = 0,
+        queue_resume: int | None = None,
+        idle_timeout: float = 16.0,
+        trace: bool = False,
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
+        if tls_ca and not tls_cert:
+            raise ValueError("client certificates (tls_ca) need a server certificate (tls_cert)")
+        if queue_resume is None:
+            queue_resume = queue_capacity * 3 // 4
+        if queue_capacity < 0 or not 0 <= queue_resume <= queue_capacity:
+            raise ValueError("0 <= queue_resume <= queue_capacity must hold")
+        if queue_capacity and queue_resume == queue_capacity:
+            raise ValueError("queue_resume must be less than queue_capacity")
+        self.mode = mode
+        self.host = host
+        self.counters = Counters()
+        self._port = port
+        self._users = dict(users or {})
+        self._limits = Limits(queue_capacity, queue_resume)
+        self._idle_timeout = idle_timeout
+        self._trace = trace
+        self._container = f"amqp1-bus-{secrets.token_hex(4)}"
+        self._context = None
+        if tls_cert:
+            self._context = server_context(tls_cert, tls_key or tls_cert, tls_ca)
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- life ----------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Listen and serve; returns self."""
+        if self._server is not None:
+            raise RuntimeError("the bus has been started already")
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        listener = socket.create_server((self.host, self._port), family=family, backlog=512)
+        self._port = listener.getsockname()[1]
+        behaviour = self._behaviour()
+        self._server = Server(
+            listener,
+            behaviour,
+            self.counters,
+            lambda touched: self._engine(behaviour, touched),
+            self._users,
+            self._context,
+        )
+        self._thread = threading.Thread(target=self._server.run, name="amqp1-bus", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Close all connections with amqp:connection:forced, end; idempotent."""
+        self._finish(lambda server: server.stop(), timeout)
+
+    def kill(self, timeout: float = 5.0) -> None:
+        """Reset all sockets, the listening one too, and end: as if the process had died."""
+        self._finish(lambda server: server.kill(), timeout)
+
+    def _finish(self, how: Callable[[Server], None], timeout: float) -> None:
+        server, thread = self._server, self._thread
+        if server is not None and thread is not None:
+            server.post(lambda: how(server))
+            thread.join(timeout)
+            if thread.is_alive():
+                raise TimeoutError(f"the bus has not ended within {timeout} s")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def _behaviour(self) -> Behaviour:
+        if self.mode == "router":
+            return Router(self.counters)
+        return Broker(self.counters, limits=self._limits)
+
+    def _engine(self, behaviour: Behaviour, touched: Callable[[], None]) -> Engine:
+        return Engine(
+            behaviour,
+            self.counters,
+            container=self._container,
+            version=VERSION,
+            idle_timeout=self._idle_timeout,
+            touched=touched,
+            trace=self._trace,
+        )
+
+    # -- where ---------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The port it listens on (after :meth:`start`)."""
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """``amqp://HOST:PORT``, or ``amqps://`` with TLS."""
+        scheme = "amqps" if self._context is not None else "amqp"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self._port}"
+
+    # -- what tests see and do -----------------------------------------------
+
+    def _running(self) -> Server:
+        if self._server is None:
+            raise RuntimeError("the bus has not been started")
+        return self._server
+
+    @property
+    def connections(self) -> list[ConnectionInfo]:
+        """The connections that are open at AMQP level."""
+        server = self._running()
+        found: list[ConnectionInfo] = server.call(lambda: _connections(server))
+        return found
+
+    def queue_depth(self, address: str) -> int:
+        """Messages held for an address: waiting, or delivered without an outcome."""
+        server = self._running()
+        depth: int = server.call(lambda: server.behaviour.depth(address))
+        return depth
+
+    def wait_until(self, condition: Callable[[Bus], bool], timeout: float = 10.0) -> None:
+        """Block until ``condition(bus)`` holds; it is evaluated after each step of the bus, on
+        its thread, and may look at :attr:`counters` and :meth:`peek`. Raises TimeoutError."""
+        self._running().wait_until(lambda: condition(self), timeout)
+
+    def peek(self, address: str) -> int:
+        """:meth:`queue_depth` for use in a condition of :meth:`wait_until`."""
+        return self._running().behaviour.depth(address)
+
+    def peek_connections(self) -> list[ConnectionInfo]:
+        """:attr:`connections` for use in a condition of :meth:`wait_until`."""
+        return _connections(self._running())
+
+    def freeze(self) -> None:
+        """Stop looking at sockets and timers, as a stopped process; they stay open."""
+        server = self._running()
+        server.call(lambda: server.freeze(True))
+
+    def thaw(self) -> None:
+        """End of :meth:`freeze`."""
+        server = self._running()
+        server.call(lambda: server.freeze(False))
+
+    def pause_credit(self, address: str | None = None) -> None:
+        """Give no credit to producers of this address (None: all), and withdraw what they have."""
+        self._change_credit(lambda behaviour: behaviour.pause(address))
+
+    def resume_credit(self, address: str | None = None) -> None:
+        """End of :meth:`pause_credit`; None ends every pause."""
+        self._change_credit(lambda behaviour: behaviour.resume(address))
+
+    def _change_credit(self, change: Callable[[Behaviour], None]) -> None:
+        server = self._running()
+
+        def work() -> None:
+            change(server.behaviour)
+            for link in _links(server):
+                if isinstance(link, Producer):
+                    link.adjust()
+
+        server.call(work)
+
+    def drop_connections(self) -> None:
+        """Reset all connections; the bus goes on listening."""
+        server = self._running()
+        server.call(server.drop_all)
+
+    def close_connections(
+        self,
+        condition: str = "amqp:connection:forced",
+        description: str = "closed by the administrator",
+    ) -> None:
+        """Close all connections cleanly with an error; the bus goes on listening."""
+        server = self._running()
+        server.call(lambda: server.close_all(condition, description))
+
+    def detach_links(
+        self,
+        address: str,
+        condition: str = "amqp:resource-deleted",
+        description: str = "the node has been deleted",
+    ) -> int:
+        """Detach all links at an address with an error; returns how many there were."""
+        server = self._running()
+
+        def work() -> int:
+            wanted = normalise(address)
+            links = [x for x in _links(server) if normalise(x.address or "") == wanted]
+            for link in links:
+                link.detach(condition, description)
+            return len(links)
+
+        count: int = server.call(work)
+        return count
+
+
+def _links(server: Server) -> list[Link]:
+    return [link for c in server.connections if c.engine for link in c.engine.links]
+
+
+def _connections(server: Server) -> list[ConnectionInfo]:
+    return [
+        ConnectionInfo(
+            c.peer,
+            c.engine.remote_container,
+            c.engine.remote_hostname,
+            c.user,
+            c.mechanism,
+            tuple(_link_info(link) for link in c.engine.links),
+        )
+        for c in server.connections
+        if c.engine is not None
+    ]

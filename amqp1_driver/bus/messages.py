@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the bus reads and changes in a message: the header and the ``to`` property (AMQP 1.0 3.2).
+
+Everything behind the header goes through byte for byte. Pure functions, any thread.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .primitives import (
+    FALSE,
+    NULL,
+    Malformed,
+    read_bytes,
+    read_descriptor,
+    read_list,
+    read_uint,
+    value_end,
+    write_described_list,
+    write_uint,
+)
+
+HEADER = 0x70
+DELIVERY_ANNOTATIONS = 0x71
+MESSAGE_ANNOTATIONS = 0x72
+PROPERTIES = 0x73
+
+#: Fields of the header: durable, priority, ttl, first-acquirer, delivery-count (3.2.1).
+_TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
+
+
+class Header(NamedTuple):
+    """The header fields that a store needs; ``ttl_ms`` 0 = lives for ever."""
+
+    ttl_ms: int
+    delivery_count: int
+
+
+_NO_HEADER = Header(0, 0)
+
+
+def _raw_header(data: bytes) -> tuple[list[bytes], int]:
+    """Encoded header fields and the offset behind the header ([] and 0 without one)."""
+    if not data:
+        raise Malformed("an empty message")
+    code, at = read_descriptor(data, 0)
+    if code != HEADER:
+        return [], 0
+    return read_list(data, at)
+
+
+def read_header(data: bytes) -> Header:
+    """Read ttl and delivery-count; raises :class:`Malformed`."""
+    fields, _ = _raw_header(data)
+    if len(fields) <= _TTL:
+        return _NO_HEADER
+    ttl = read_uint(fields[_TTL])
+    count = read_uint(fields[_DELIVERY_COUNT]) if len(fields) > _DELIVERY_COUNT else 0
+    return Header(ttl or 0, count or 0)
+
+
+def rewrite_header(
+    data: bytes, *, delivery_count: int | None = None, ttl_ms: int | None = None
+) -> bytes:
+    """Return the message with another delivery-count (and first-acquirer false) and/or ttl.
+
+    A redelivery is by definition not the first acquisition, so both fields change together.
+    """
+    fields, end = _raw_header(data)
+    fields += [NULL] * (_DELIVERY_COUNT + 1 - len(fields))
+    if delivery_count is not None:
+        fields[_FIRST_ACQUIRER] = FALSE
+        fields[_DELIVERY_COUNT] = write_uint(delivery_count)
+    if ttl_ms is not None:
+        fields[_TTL] = write_uint(ttl_ms)
+    return write_described_list(HEADER, fields) + data[end:]
+
+
+def read_to(data: bytes) -> str | None:
+    """Return the ``to`` property, ``None`` if there is none; raises :class:`Malformed`."""
+    at = 0
+    while at < len(data):
+        code, value = read_descriptor(data, at)
+        if code == PROPERTIES:
+            fields, _ = read_list(data, value)
+            raw = read_bytes(fields[1]) if len(fields) > 1 else None
+            try:
+                return raw.decode() if raw else None
+            except UnicodeDecodeError as exc:
+                raise Malformed("the address in 'to' is not UTF-8") from exc
+        if code not in (HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
+            return None
+        at = value_end(data, value)
+    return None
