@@ -1,0 +1,322 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The sans-I/O side of a scripted peer: one AMQP 1.0 connection, seen from the server.
+
+Keeps the state of sessions and links, checks that the client keeps to the specification, and
+hands every event to the script, which decides about the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing.frames import AMQP, SASL, Frame, FrameReader, Header
+from amqp1_driver.testing.state import (
+    Disconnect,
+    Event,
+    Heartbeat,
+    Link,
+    LogEntry,
+    PeerFailure,
+    ReceivedTransfer,
+    SentTransfer,
+    Session,
+)
+from amqp1_driver.testing.wire import WireError
+
+if TYPE_CHECKING:
+    from amqp1_driver.testing.script import Script
+
+MODULUS = 2**32  # transfer and delivery ids are serial numbers (2.5.6, RFC 1982)
+
+
+class PeerCore:
+    """One connection. `receive(bytes)` returns the bytes to send.
+
+    `ending` says what the transport has to do once the output is sent: None, "close" (orderly)
+    or "reset". Any thread; every access happens under the lock of the script.
+    """
+
+    def __init__(self, script: Script, index: int) -> None:
+        self.script = script
+        self.index = index
+        self.reader = FrameReader()
+        self.sessions: dict[int, Session] = {}  # by the client's channel
+        self.remote_open: p.Open | None = None
+        self.close_sent = False
+        self.ending: str | None = None
+        self.lost = False
+        self.silent = False
+        self.drop_in: int | None = None
+        self.drop_out: int | None = None
+        self._output = bytearray()
+
+    # -- transport side -------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> bytes:
+        """Takes in bytes of the client and returns the bytes to send."""
+        with self.script.changed:
+            if self.usable():
+                self.script.guard(lambda: self._feed(data))
+            self.script.pump()
+            return self.take_output()
+
+    def take_output(self) -> bytes:
+        """The bytes to send now."""
+        with self.script.changed:
+            data = bytes(self._output)
+            self._output.clear()
+            if self.drop_out is not None and len(data) >= self.drop_out:
+                data = data[: self.drop_out]
+                self.ending = "reset"
+            elif self.drop_out is not None:
+                self.drop_out -= len(data)
+            return data
+
+    def connection_lost(self) -> None:
+        """The client closed or reset the connection."""
+        with self.script.changed:
+            if not self.lost:
+                self.lost = True
+                if self.ending != "reset":
+                    self.script.guard(lambda: self.script.dispatch(Event(self, Disconnect)))
+                self.script.pump()
+
+    def usable(self) -> bool:
+        """Whether the script can still talk on this connection."""
+        return not (self.silent or self.lost or self.ending)
+
+    def _feed(self, data: bytes) -> None:
+        if self.drop_in is not None:
+            data = data[: self.drop_in]
+            self.drop_in -= len(data)
+        self.reader.feed(data)
+        while self.usable() and (frame := self.reader.next()) is not None:
+            self._handle(frame)
+            self.script.pump()
+        if self.drop_in == 0:
+            self.drop()
+
+    # -- what reactions and actions use ----------------------------------------------------
+
+    def send(self, performative: Any, channel: int = 0, payload: bytes = b"") -> None:
+        """Sends a frame, or a protocol header; None is an empty frame."""
+        self.script.record(LogEntry(self.index, False, channel, performative, payload))
+        if isinstance(performative, Header):
+            return self.raw(performative.encode())
+        sasl = performative is not None and 0x40 <= performative.code <= 0x44
+        if isinstance(performative, p.Close):
+            self.close_sent = True
+        self.raw(Frame(channel, performative, payload, SASL if sasl else AMQP).encode())
+
+    def raw(self, data: bytes) -> None:
+        """Sends bytes as they are."""
+        if self.usable():
+            self._output += data
+
+    def drop(self) -> None:
+        """Resets the TCP connection; what was not sent yet is lost."""
+        self._output.clear()
+        self.ending = "reset"
+
+    def finish(self) -> None:
+        """Closes the TCP connection once the output is sent."""
+        self.ending = self.ending or "close"
+
+    def flow(self, session: Session, link: Link | None = None, **overrides: Any) -> None:
+        """Sends the state of session and link; `overrides` are fields of Flow."""
+        fields: dict[str, Any] = {
+            "next_incoming_id": session.next_incoming_id,
+            "incoming_window": session.incoming_window,
+            "next_outgoing_id": session.next_outgoing_id,
+            "outgoing_window": self.script.defaults.outgoing_window,
+        }
+        if link is not None:
+            fields |= {
+                "handle": link.handle,
+                "delivery_count": link.delivery_count,
+                "link_credit": link.credit,
+            }
+        fields |= overrides
+        session.incoming_window = fields["incoming_window"]
+        self.send(p.Flow(**fields), session.our_channel)
+
+    def find_link(self, which: Link | str | None) -> Link | None:
+        """By object, or by name or address among the attached ones; None is the newest."""
+        if isinstance(which, Link):
+            return which
+        links = [link for session in self.sessions.values() for link in session.links.values()]
+        found = [
+            link
+            for link in links
+            if link.attached and not link.detached and which in (None, link.name, link.address)
+        ]
+        return found[-1] if found else None
+
+    # -- incoming frames --------------------------------------------------------------------
+
+    def _handle(self, frame: Header | Frame) -> None:
+        if isinstance(frame, Header):
+            self.script.record(LogEntry(self.index, True, 0, frame))
+            return self.script.dispatch(Event(self, Header, performative=frame))
+        got, channel = frame.performative, frame.channel
+        self.script.record(LogEntry(self.index, True, channel, got, frame.payload))
+        if got is None:
+            return self.script.dispatch(Event(self, Heartbeat, channel))
+        if self.close_sent and not isinstance(got, p.Close):
+            return None  # 2.4.5: nothing counts after our close but the client's
+        event = Event(self, type(got), channel, got)
+        if isinstance(got, p.Open):
+            self.remote_open = got
+        elif isinstance(got, p.Begin):
+            self._begin(event)
+        elif not isinstance(got, p.Close) and frame.type == AMQP:
+            event.session = self._session(channel)
+            if event.session.ended and not isinstance(got, p.End):
+                return None
+            if not self._in_session(event, event.session, frame.payload):
+                return None
+        self.script.dispatch(event)
+        self._after(event)
+
+    def _begin(self, event: Event) -> None:
+        got, channel = event.performative, event.channel
+        if channel in self.sessions:
+            raise WireError(f"begin on channel {channel}, which is in use")
+        limit = self.remote_open.channel_max if self.remote_open else 0
+        ours = channel + 3 if channel + 3 <= limit else channel
+        event.session = Session(self, got, channel, ours)
+        event.session.next_incoming_id = got.next_outgoing_id
+        event.session.remote_window = got.incoming_window
+        self.sessions[channel] = event.session
+
+    def _session(self, channel: int) -> Session:
+        if channel not in self.sessions:
+            raise WireError(f"frame on channel {channel}, which has no session")
+        return self.sessions[channel]
+
+    def _in_session(self, event: Event, session: Session, payload: bytes) -> bool:
+        """Updates the state; False if the frame does not concern the script."""
+        got = event.performative
+        if isinstance(got, p.Attach):
+            event.link = self._attach(session, got)
+            return True
+        handle = getattr(got, "handle", None)
+        if handle is not None:
+            event.link = session.links.get(handle)
+            if event.link is None:
+                raise WireError(f"{type(got).__name__} on handle {handle}, which is not attached")
+            if event.link.detached and not isinstance(got, p.Detach):
+                return False
+        if isinstance(got, p.Flow):
+            self._flow(session, event.link, got)
+        elif isinstance(got, p.Disposition):
+            self._disposition(session, got)
+        elif isinstance(got, p.Transfer) and event.link is not None:
+            event.transfer = self._transfer(session, event.link, got, payload)
+            return event.transfer is not None
+        return True
+
+    def _attach(self, session: Session, got: p.Attach) -> Link:
+        if got.handle in session.links:
+            raise WireError(f"attach on handle {got.handle}, which is in use")
+        for other in session.links.values():
+            if (other.name, other.attach.role) == (got.name, got.role) and not other.detached:
+                raise WireError(f"link name {got.name!r} is in use in this session (2.6.1)")
+        used = {link.handle for link in session.links.values()}
+        # Not the client's number, so that nobody can mix up the two handles.
+        ours = next(n for n in range(7, MODULUS) if n not in used)
+        ours = ours if ours <= session.begin.handle_max else got.handle
+        link = Link(session, got, ours)
+        link.address = getattr(link.terminus, "address", None)
+        if link.client_sends:
+            if got.initial_delivery_count is None:
+                raise WireError("initial-delivery-count is missing in a sender's attach (2.7.3)")
+            link.delivery_count = got.initial_delivery_count
+        session.links[got.handle] = link
+        return link
+
+    def _flow(self, session: Session, link: Link | None, got: p.Flow) -> None:
+        if got.next_incoming_id is None and session.begun and session.next_outgoing_id != 1:
+            raise WireError("next-incoming-id is missing in a flow after our begin (2.7.4)")
+        base = 1 if got.next_incoming_id is None else got.next_incoming_id
+        session.remote_window = (base + got.incoming_window) - session.next_outgoing_id
+        if link is not None and not link.client_sends and got.link_credit is not None:
+            count = 0 if got.delivery_count is None else got.delivery_count
+            link.credit = max(0, count + got.link_credit - link.delivery_count)
+
+    def _transfer(
+        self, session: Session, link: Link, got: p.Transfer, payload: bytes
+    ) -> ReceivedTransfer | None:
+        """The delivery if it is complete now."""
+        if session.incoming_window <= 0:
+            raise WireError("transfer although the session's incoming-window is 0 (2.5.6)")
+        session.incoming_window -= 1
+        session.next_incoming_id = (session.next_incoming_id + 1) % MODULUS
+        if link.partial is None:
+            if got.delivery_id is None or got.delivery_tag is None:
+                raise WireError("first transfer of a delivery without delivery-id or -tag (2.7.5)")
+            if link.credit <= 0:
+                raise WireError(f"transfer without credit on {link!r} (2.6.7)")
+            link.credit -= 1
+            link.delivery_count = (link.delivery_count + 1) % MODULUS
+            link.partial = ReceivedTransfer(link, got.delivery_id, got.delivery_tag, False)
+        delivery = link.partial
+        delivery.payload += payload
+        delivery.settled = delivery.settled or bool(got.settled)
+        if got.more and not got.aborted:
+            self._keep_window(session)
+            return None
+        link.partial = None
+        return None if got.aborted else delivery
+
+    def _disposition(self, session: Session, got: p.Disposition) -> None:
+        last = got.first if got.last is None else got.last
+        if (last - got.first) % MODULUS > 2**31:
+            raise WireError(f"disposition from {got.first} to {last}")
+        numbers = range(got.first, got.first + (last - got.first) % MODULUS + 1)
+        for number in numbers if len(numbers) < 100_000 else ():
+            delivery: SentTransfer | ReceivedTransfer | None
+            if got.role == p.RECEIVER:
+                delivery = session.sent.get(number % MODULUS)
+                if got.settled:
+                    session.sent.pop(number % MODULUS, None)
+            else:
+                delivery = self.script.received(session, number % MODULUS)
+            if delivery is not None:
+                delivery.settled = delivery.settled or got.settled
+                delivery.state = got.state if got.state is not None else delivery.state
+
+    def _after(self, event: Event) -> None:
+        """What follows from the frame once the script has reacted."""
+        session, link = event.session, event.link
+        if event.transfer is not None and session is not None and link is not None:
+            if link.window and link.credit <= link.window // 2 and not link.detached:
+                link.credit = link.window
+                session.incoming_window = max(session.window, session.incoming_window)
+                self.flow(session, link)
+            self._keep_window(session)
+        elif event.kind is p.Detach and session is not None and link is not None:
+            session.links.pop(link.attach.handle, None)
+        elif event.kind is p.End:
+            self.sessions.pop(event.channel, None)
+        elif event.kind is p.Close and self.close_sent:
+            self.finish()
+
+    def _keep_window(self, session: Session) -> None:
+        if session.window and session.incoming_window <= session.window // 2 and self.usable():
+            session.incoming_window = session.window
+            self.flow(session)
+
+
+__all__ = ["MODULUS", "PeerCore", "PeerFailure"]

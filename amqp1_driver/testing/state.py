@@ -1,0 +1,211 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What a scripted peer knows: connections, sessions, links, transfers, and events about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from amqp1_driver.testing import frames, messages
+from amqp1_driver.testing.performatives import SENDER, Attach, Begin, Source, Target
+
+if TYPE_CHECKING:
+    from amqp1_driver.testing.core import PeerCore
+
+
+class PeerFailure(AssertionError):
+    """The client did what the script does not allow, or the script was not done in time."""
+
+
+class Heartbeat:
+    """Kind of event: an empty frame came in."""
+
+
+class Disconnect:
+    """Kind of event: the client closed or reset the TCP connection."""
+
+
+@dataclass(kw_only=True)
+class Defaults:
+    """What the peer answers when nobody says otherwise.
+
+    `mechanisms` leaves out EXTERNAL: Cyrus clients give up when a server without TLS offers it.
+    `users` None lets everybody in; `credit` is granted to senders in auto mode and topped up at
+    half; `idle_time_out` is milliseconds; `heartbeats` False leaves out the empty frames that
+    keep the client from closing an idle connection (threaded peer only).
+    """
+
+    container_id: str = "scripted-peer"
+    product: str = "scripted-peer"
+    version: str = "1.0"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    offered_capabilities: tuple[str, ...] = ("ANONYMOUS-RELAY",)
+    max_frame_size: int = 65536
+    channel_max: int = 65535
+    idle_time_out: int | None = None
+    handle_max: int = 255
+    incoming_window: int = 2048
+    outgoing_window: int = 2048
+    credit: int = 100
+    mechanisms: tuple[str, ...] = ("ANONYMOUS", "PLAIN")
+    users: Mapping[str, str] | None = None
+    dynamic_prefix: str = "peer/dynamic/"
+    heartbeats: bool = True
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One frame or protocol header, `incoming` as the peer sees it."""
+
+    connection: int
+    incoming: bool
+    channel: int
+    performative: Any
+    payload: bytes = b""
+
+    def __str__(self) -> str:
+        arrow = "client->peer" if self.incoming else "peer->client"
+        size = f" +{len(self.payload)} bytes" if self.payload else ""
+        return f"[{self.connection}:{self.channel}] {arrow} {self.performative}{size}"
+
+
+@dataclass(eq=False)
+class Session:
+    """A session; the two channel numbers differ where the client's channel-max allows."""
+
+    core: PeerCore
+    begin: Begin
+    their_channel: int
+    our_channel: int
+    window: int = 0  # size of our incoming window, kept open at half; 0: not kept open
+    incoming_window: int = 0  # transfers the client may still send
+    next_incoming_id: int = 0
+    next_outgoing_id: int = 1
+    next_delivery_id: int = 1
+    begun: bool = False  # we answered
+    ended: bool = False  # we sent end
+    remote_window: int = 0  # transfers we may still send
+    links: dict[int, Link] = field(default_factory=dict)  # by the client's handle
+    sent: dict[int, SentTransfer] = field(default_factory=dict)  # by our delivery-id, unsettled
+
+
+@dataclass(eq=False)
+class Link:
+    """A link; `credit` is what its sending side may still send."""
+
+    session: Session
+    attach: Attach
+    handle: int
+    address: Any = None
+    credit: int = 0
+    delivery_count: int = 0
+    window: int = 0  # credit is topped up to this at half; 0: not topped up
+    attached: bool = False  # we answered
+    detached: bool = False  # we sent detach
+    partial: ReceivedTransfer | None = None
+
+    @property
+    def name(self) -> str:
+        """The link name."""
+        return self.attach.name
+
+    @property
+    def client_sends(self) -> bool:
+        """Whether the client is the sender."""
+        return self.attach.role == SENDER
+
+    @property
+    def terminus(self) -> Any:
+        """The terminus at our end as the client asked for it: Source, Target, other or None."""
+        return self.attach.target if self.client_sends else self.attach.source
+
+    def __repr__(self) -> str:
+        return f"<Link {self.name!r} address={self.address!r} credit={self.credit}>"
+
+
+@dataclass(eq=False)
+class ReceivedTransfer:
+    """A whole delivery from the client; `state` and `settled` as they are now."""
+
+    link: Link
+    delivery_id: int
+    delivery_tag: bytes
+    settled: bool
+    payload: bytes = b""
+    state: Any = None
+
+    @property
+    def message(self) -> messages.Message:
+        """The payload decoded; WireError if malformed."""
+        return messages.decode(self.payload)
+
+    @property
+    def body(self) -> Any:
+        """The body of the message."""
+        return self.message.body
+
+    @property
+    def address(self) -> Any:
+        """Where it goes: `to` on an anonymous link, else the address of the link."""
+        return self.link.address if self.link.address is not None else self.message.properties.to
+
+
+@dataclass(eq=False)
+class SentTransfer:
+    """A delivery to the client; `state` is its last outcome."""
+
+    link: Link
+    delivery_id: int
+    delivery_tag: bytes
+    settled: bool
+    state: Any = None
+
+
+@dataclass(eq=False)
+class Event:
+    """Something came in; what it concerns is filled in where it applies."""
+
+    core: PeerCore
+    kind: type
+    channel: int = 0
+    performative: Any = None
+    session: Session | None = None
+    link: Link | None = None
+    transfer: ReceivedTransfer | None = None
+
+    def lookup(self, name: str) -> Any:
+        """A field of the performative, or one of the derived names (`DERIVED`)."""
+        if name == "address":
+            return self.transfer.address if self.transfer else getattr(self.link, "address", None)
+        if name == "link":
+            return getattr(self.link, "name", None)
+        if name in ("body", "message"):
+            return getattr(self.transfer, name, None)
+        if name == "dynamic":
+            return bool(getattr(getattr(self.link, "terminus", None), "dynamic", False))
+        if name == "condition":
+            return getattr(self.performative.error, "condition", None)
+        value = getattr(self.performative, name)
+        if name == "role":
+            return "receiver" if value else "sender"
+        return value.address if isinstance(value, (Source, Target)) else value
+
+    def __str__(self) -> str:
+        what = self.kind.__name__ if self.performative is None else str(self.performative)
+        link = f" on {self.link!r}" if self.link is not None else ""
+        return f"{what} on channel {self.channel}{link}"
+
+
+DERIVED = frozenset(("address", "link", "body", "message", "dynamic", "condition"))
+Kind = type[frames.Header] | type[Any]

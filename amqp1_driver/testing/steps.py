@@ -1,0 +1,204 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The steps of a script: what is expected, and what is done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing import reactions
+from amqp1_driver.testing.state import DERIVED, Event
+
+if TYPE_CHECKING:
+    from amqp1_driver.testing.core import PeerCore
+    from amqp1_driver.testing.script import Script
+
+Reaction = Callable[[Event], object]
+
+
+@dataclass(frozen=True)
+class Action:
+    """A step that the peer takes by itself as soon as `ready`; `what` names it in failures."""
+
+    what: str
+    ready: Callable[[PeerCore], object]
+    run: Callable[[PeerCore], object]
+
+    def __str__(self) -> str:
+        return self.what
+
+
+class Step:
+    """Waits for one frame and reacts with the verbs called on it, in that order.
+
+    Without a verb nothing is answered. A verb called after the frame came acts at once.
+    """
+
+    def __init__(self, kind: type, match: dict[str, Any], times: int | None = 1) -> None:
+        known = set(kind.field_names()) if issubclass(kind, p.Composite) else {"protocol"}
+        if unknown := set(match) - known - DERIVED:
+            raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
+        self.kind = kind
+        self.match = match
+        self.times = times
+        self.reactions: list[Reaction] = []
+        self.script: Script | None = None  # set when it is added to one
+        self._ran: list[Event] = []
+
+    def mismatch(self, event: Event) -> str | None:
+        """Why the event (of the right kind) is not the one expected; None if it is."""
+        for name, wanted in self.match.items():
+            found = event.lookup(name)
+            if name == "role" and isinstance(wanted, bool):
+                wanted = "receiver" if wanted else "sender"
+            if not (wanted(found) if callable(wanted) else wanted == found):
+                return f"{self.kind.__name__}.{name} is {found!r}, expected {wanted!r}"
+        return None
+
+    def run(self, event: Event) -> None:
+        """Reacts."""
+        self._ran.append(event)
+        for reaction in self.reactions:
+            reaction(event)
+
+    def call(self, reaction: Reaction) -> Self:
+        """Reacts with a function of the Event; what it raises fails the script."""
+        if self.script is None:
+            self.reactions.append(reaction)
+        else:
+            self.script.late(lambda: self._append(reaction))
+        return self
+
+    def _append(self, reaction: Reaction) -> None:
+        """Also for frames that came before the verb was called: there is no race to lose."""
+        self.reactions.append(reaction)
+        for event in self._ran:
+            reaction(event)
+
+    def respond(self, **overrides: Any) -> Self:
+        """The regular answer, with other values for fields of the answering frame.
+
+        open: also product, version, properties; attach: also credit (granted and topped up) and
+        address (the dynamic one); SASL header: mechanisms; sasl-init: outcome.
+        """
+        return self.call(lambda event: reactions.respond(event, **overrides))
+
+    def send(self, performative: Any, payload: bytes = b"", channel: int = 0) -> Self:
+        """Sends a frame as it is."""
+        return self.call(lambda event: event.core.send(performative, channel, payload))
+
+    def raw(self, data: bytes) -> Self:
+        """Sends bytes as they are."""
+        return self.call(lambda event: event.core.raw(data))
+
+    def end_session(self, condition: str | None = None, description: str | None = None) -> Self:
+        """Ends the session of the frame."""
+
+        def react(event: Event) -> None:
+            if event.session is not None:
+                reactions.end(event.session, condition, description)
+
+        return self.call(react)
+
+    def close(self, condition: str | None = None, description: str | None = None) -> Self:
+        """Closes the connection with an AMQP close."""
+        err = reactions.error(condition, description)
+        return self.call(lambda event: event.core.send(p.Close(error=err)))
+
+    def finish(self) -> Self:
+        """Closes the TCP connection in order, without an AMQP close."""
+        return self.call(lambda event: event.core.finish())
+
+    def drop(self) -> Self:
+        """Resets the TCP connection."""
+        return self.call(lambda event: event.core.drop())
+
+    def silence(self) -> Self:
+        """Neither answers nor reads from here on; the TCP connection stays."""
+        return self.call(lambda event: setattr(event.core, "silent", True))
+
+    def __str__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.match.items())
+        return f"{self.kind.__name__}({fields})"
+
+
+class LinkStep(Step):
+    """Step for frames of one link."""
+
+    def detach(
+        self,
+        condition: str | None = None,
+        description: str | None = None,
+        *,
+        closed: bool = True,
+    ) -> Self:
+        """Detaches the link."""
+
+        def react(event: Event) -> None:
+            if event.link is not None:
+                reactions.detach(event.link, condition, description, closed=closed)
+
+        return self.call(react)
+
+
+class AttachStep(LinkStep):
+    """Step for attach."""
+
+    def refuse(self, condition: str, description: str | None = None) -> Self:
+        """Attach with null terminus, then detach with the error (2.6.3)."""
+        return self.call(lambda event: reactions.refuse(event, condition, description))
+
+    def grant(self, credit: int) -> Self:
+        """Gives the client's sender exactly this credit, not topped up."""
+
+        def react(event: Event) -> None:
+            if event.link is not None:
+                event.link.window = 0
+                reactions.grant(event.link, credit)
+
+        return self.call(react)
+
+
+class TransferStep(LinkStep):
+    """Step for a whole delivery of the client."""
+
+    def settle(self, state: Any, *, settled: bool = True) -> Self:
+        """Any outcome."""
+
+        def react(event: Event) -> None:
+            if event.transfer is not None:
+                reactions.settle(event.transfer, state, settled=settled)
+
+        return self.call(react)
+
+    def accept(self) -> Self:
+        """ACCEPTED and settled."""
+        return self.settle(p.Accepted())
+
+    def reject(self, condition: str | None = None, description: str | None = None) -> Self:
+        """REJECTED and settled."""
+        return self.settle(p.Rejected(error=reactions.error(condition, description)))
+
+    def release(self) -> Self:
+        """RELEASED and settled."""
+        return self.settle(p.Released())
+
+    def modify(self, failed: bool | None = None, undeliverable: bool | None = None) -> Self:
+        """MODIFIED and settled."""
+        return self.settle(p.Modified(delivery_failed=failed, undeliverable_here=undeliverable))
+
+    def hold(self) -> Self:
+        """No outcome now; see `settle` of the peer."""
+        return self
