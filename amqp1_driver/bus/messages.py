@@ -39,6 +39,8 @@ PROPERTIES = 0x73
 
 #: Fields of the header: durable, priority, ttl, first-acquirer, delivery-count (3.2.1).
 _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
+#: Fields of the properties: message-id, user-id, to, … (3.2.4).
+_TO = 2
 
 
 class Header(NamedTuple):
@@ -95,7 +97,7 @@ def read_to(data: bytes) -> str | None:
         code, value = read_descriptor(data, at)
         if code == PROPERTIES:
             fields, _ = read_list(data, value)
-            raw = read_bytes(fields[1]) if len(fields) > 1 else None
+            raw = read_bytes(fields[_TO]) if len(fields) > _TO else None
             try:
                 return raw.decode() if raw else None
             except UnicodeDecodeError as exc:
