@@ -36,6 +36,10 @@ MALFORMED = (IndexError, struct.error, ValueError, TypeError, OverflowError)
 #: Items without any bytes (null, true, zero, empty list) that one array may have.
 _MAX_EMPTY_ITEMS = 32
 
+# Values whose hashes a sender can make collide at will, which makes a map quadratic.
+# (The other types that cannot be keys are not hashable.)
+_NO_KEYS = (uuid.UUID, t.Described)
+
 # Width in bytes of the fixed-width types, by the high half of the constructor (1.2).
 _WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
@@ -106,7 +110,7 @@ def _items(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
         value, at = read(data, at, depth)
         values.append(value)
     if at != end:
-        fail("size does not match the items", at)
+        fail("size does not match the items", min(at, end))
     return values
 
 
@@ -114,7 +118,11 @@ def _pairs(data: bytes, at: int, end: int, count: int, depth: int) -> dict[Any, 
     if count % 2:
         fail("map with a key but no value", at)
     values = _items(data, at, end, count, depth)
-    return dict(zip(values[::2], values[1::2], strict=True))
+    keys = values[::2]
+    for key in keys:
+        if isinstance(key, _NO_KEYS):
+            fail(f"map with a {type(key).__name__} as key", at)
+    return dict(zip(keys, values[1::2], strict=True))
 
 
 def _compound8(kind: Callable[[bytes, int, int, int, int], Any]) -> _Reader:
@@ -138,26 +146,25 @@ def _array(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
     """Items that share one constructor, which may be a described one (1.2)."""
     if end > len(data):
         fail("array behind the end of the data", at)
-    code = data[at]
+    if depth <= 0:  # items are not read by read(), which checks this for all others
+        fail(f"nested deeper than {MAX_DEPTH} levels", at)
+    described = data[at] == 0
     descriptor = None
-    if code == 0:
+    if described:
         descriptor, at = read(data, at + 1, depth)
-        code = data[at]
-        described = True
-    else:
-        described = False
+    code = data[at]
     at += 1
     reader = _READERS.get(code)
-    if reader is None:
-        fail(f"unknown type 0x{code:02x}", at - 1)
+    if reader is None or code == 0:
+        fail(f"array of unknown type 0x{code:02x}", at - 1)
     if count > (_MAX_EMPTY_ITEMS if code >> 4 == 4 else end - at):
         fail(f"array of {count} items in {end - at} bytes", at)
     values = []
     for _ in range(count):
-        value, at = reader(data, at, depth)
+        value, at = reader(data, at, depth - 1)
         values.append(t.Described(descriptor, value) if described else value)
     if at != end:
-        fail("size does not match the items", at)
+        fail("size does not match the items", min(at, end))
     return values
 
 
@@ -256,7 +263,7 @@ def decode(data: bytes, offset: int = 0) -> tuple[Any, int]:
     try:
         value, end = read(data, offset)
     except MALFORMED as e:
-        raise DecodeError(f"malformed AMQP data: {e}", offset=offset) from e
+        raise DecodeError(f"malformed AMQP data: {e}", offset=min(offset, len(data))) from e
     if end > len(data):
         fail("value behind the end of the data", offset)
     return value, end

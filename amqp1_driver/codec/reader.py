@@ -29,17 +29,14 @@ _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 # durable (null or true), no priority, and a uint as time-to-live: what requests have.
 _USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
 
-# Sections may also be named by symbol (3.2).
+# Sections may also be named by symbol (3.2); others than these are skipped anyway.
 _SYMBOLIC = {
     "amqp:header:list": _HEADER,
-    "amqp:delivery-annotations:map": 0x71,
-    "amqp:message-annotations:map": 0x72,
     "amqp:properties:list": _PROPERTIES,
     "amqp:application-properties:map": _APPLICATION_PROPERTIES,
     "amqp:data:binary": _DATA,
     "amqp:amqp-sequence:list": _SEQUENCE,
     "amqp:amqp-value:*": _VALUE,
-    "amqp:footer:map": 0x78,
 }
 
 
@@ -149,6 +146,8 @@ def _header(message: Message, data: bytes, at: int) -> int:
         message.durable = data[at + 3] == 0x41
         message.ttl_ms = read_uint(data, at + 6)[0]
         return at + 10
+    if data[at] == 0x45:  # as proton writes it for default values
+        return at + 1
     values, end = read(data, at)
     if type(values) is not list:
         fail("header is not a list", at)
@@ -199,7 +198,7 @@ def _properties(message: Message, data: bytes, at: int) -> int:
             value, at = _field(data, at, name, _ID if name == "correlation_id" else _TEXT)
             setattr(message, name, value)
     if at != end and (at > end or count < 9):
-        fail("size does not match the fields", at)
+        fail("size does not match the fields", min(at, end))
     return end
 
 
@@ -298,7 +297,7 @@ def decode_message(data: bytes) -> Message:
             else:
                 at = skip(data, at)
     except MALFORMED as e:
-        raise DecodeError(f"malformed AMQP data: {e}", offset=at) from e
+        raise DecodeError(f"malformed AMQP data: {e}", offset=min(at, size)) from e
     if at > size:
         fail("value behind the end of the data", size)
     if parts:

@@ -115,5 +115,4 @@ def _error(disposition: Disposition, fields: dict[str, Any]) -> AmqpError | None
             return DeliveryModified(
                 failed=disposition.failed, undeliverable=disposition.undeliverable, **fields
             )
-        case Outcome.IN_DOUBT:
-            return InDoubt(**fields)
+    return InDoubt(**fields)

@@ -1,0 +1,238 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The JSON in messages. Bodies of the removed driver are written down here as literals."""
+
+import datetime
+import gzip
+import json
+import sys
+import uuid
+
+import oslo_messaging
+import pytest
+
+from amqp1_driver.codec import payload
+from amqp1_driver.exceptions import DecodeError
+
+
+def raised(error: BaseException):
+    try:
+        raise error
+    except BaseException:
+        return sys.exc_info()
+
+
+def test_a_request_has_request_and_context():
+    body = payload.dump_request({"method": "m", "args": {"ä": 1}}, {"request_id": "r", "new": None})
+    assert body == (
+        b'{"request":{"method":"m","args":{"\\u00e4":1}},"context":{"request_id":"r","new":null}}'
+    )
+
+
+def test_a_monitored_request_names_the_timeout():
+    body = payload.dump_request({}, {}, call_monitor_timeout=30)
+    assert body == b'{"request":{},"context":{},"call_monitor_timeout":30}'
+    assert b"monitor" in payload.dump_request({}, {}, call_monitor_timeout=0)
+
+
+def test_an_enveloped_request_has_the_message_as_text_in_it():
+    body = payload.dump_request({"event_type": "e"}, {}, envelope=True)
+    assert json.loads(body) == {
+        "request": {"oslo.version": "2.0", "oslo.message": '{"event_type": "e"}'},
+        "context": {},
+    }
+
+
+def test_values_that_json_does_not_know_become_primitives():
+    moment = datetime.datetime(2020, 1, 2, 3, 4, 5)
+    unique = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+    body = payload.dump_request({"t": moment, "u": unique, "s": (1,), "b": b"x"}, {})
+    assert json.loads(body)["request"] == {
+        "t": "2020-01-02T03:04:05.000000",
+        "u": "00112233-4455-6677-8899-aabbccddeeff",
+        "s": [1],
+        "b": "x",
+    }
+    with pytest.raises(ValueError):
+        payload.dump_request({"o": object()}, {})
+
+
+def test_a_request_of_the_removed_driver_is_read():
+    request = payload.load_request(
+        b'{"request": {"method": "m"}, "context": {"k": [1]}, "call_monitor_timeout": 1.5}'
+    )
+    assert request.message == {"method": "m"}
+    assert request.ctxt == {"k": [1]}
+    assert request.client_timeout == 1.5
+
+
+def test_an_envelope_of_the_removed_driver_is_undone():
+    request = payload.load_request(
+        b'{"request": {"oslo.version": "2.0", "oslo.message": "{\\"event_type\\": \\"e\\"}"},'
+        b' "context": null}'
+    )
+    assert request == ({"event_type": "e"}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (None, "NoneType, not text"),
+        ({}, "dict, not text"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100000, "not JSON"),
+        (b"1" * 5000, "not JSON"),
+        (b"[]", "a JSON list"),
+        (b"{}", "no request"),
+        (b'{"request": {}, "context": []}', "context is a JSON list"),
+        (b'{"request": {}, "call_monitor_timeout": "1"}', "not a number"),
+        (b'{"request": {}, "call_monitor_timeout": true}', "not a number"),
+        (b'{"request": {"oslo.version": "2.0", "oslo.message": "{"}}', "bad envelope"),
+        (b'{"request": {"oslo.version": "2.0", "oslo.message": 1}}', "bad envelope"),
+        (b'{"request": {"oslo.version": "3.0", "oslo.message": "{}"}}', "bad envelope"),
+        (b'{"request": {"oslo.version": [], "oslo.message": "{}"}}', "bad envelope"),
+    ],
+)
+def test_malformed_requests_are_decode_errors(body, reason):
+    with pytest.raises(DecodeError, match=reason):
+        payload.load_request(body)
+
+
+def test_a_reply_has_the_response():
+    assert payload.dump_reply({"a": [1]}, None) == b'{"response":{"a":[1]}}'
+    assert payload.dump_reply(None, None) == b'{"response":null}'
+
+
+def test_a_failure_has_the_exception_as_text_in_it():
+    data = json.loads(payload.dump_reply(None, raised(ValueError("no"))))
+    assert list(data) == ["failure"]
+    failure = json.loads(data["failure"])
+    assert failure["class"] == "ValueError"
+    assert failure["module"] == "builtins"
+    assert failure["args"] == ["no"]
+
+
+def test_replies_of_the_removed_driver_are_read():
+    assert payload.load_reply(b'{"response": {"a": [1]}}', []) == {"a": [1]}
+    assert payload.load_reply(b'{"response": null}', []) is None
+    assert payload.load_reply(b'{"response": 1, "failure": null}', []) == 1
+
+
+FAILURE = (
+    b'{"failure": "{\\"class\\": \\"%s\\", \\"module\\": \\"%s\\", \\"message\\": \\"no\\",'
+    b' \\"tb\\": [], \\"args\\": [\\"no\\"], \\"kwargs\\": {}}"}'
+)
+
+
+def test_a_remote_exception_is_raised_again_if_its_module_is_allowed():
+    with pytest.raises(ValueError, match="no"):
+        payload.load_reply(FAILURE % (b"ValueError", b"builtins"), [])
+    with pytest.raises(json.JSONDecodeError) as caught:
+        payload.load_reply(
+            (FAILURE % (b"JSONDecodeError", b"json")).replace(
+                b'[\\"no\\"]', b'[\\"no\\", \\"doc\\", 0]'
+            ),
+            ["json"],
+        )
+    assert "Remote" in type(caught.value).__name__
+
+
+def test_other_remote_exceptions_become_remote_errors():
+    with pytest.raises(oslo_messaging.RemoteError) as caught:
+        payload.load_reply(FAILURE % (b"JSONDecodeError", b"json"), [])
+    assert caught.value.exc_type == "JSONDecodeError"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (None, "NoneType, not text"),
+        (b"nonsense", "not JSON"),
+        (b"{}", "neither response nor failure"),
+        (b'{"failure": "nonsense"}', "failure cannot be read"),
+        (b'{"failure": 1}', "failure cannot be read"),
+    ],
+)
+def test_malformed_replies_are_decode_errors(body, reason):
+    with pytest.raises(DecodeError, match=reason):
+        payload.load_reply(body, [])
+
+
+def test_a_reply_cannot_end_the_process():
+    with pytest.raises(oslo_messaging.RemoteError):
+        payload.load_reply(FAILURE % (b"SystemExit", b"builtins"), [])
+
+
+def test_an_exception_whose_constructor_fails_is_a_decode_error(monkeypatch):
+    class Picky(Exception):
+        def __init__(self, *args):
+            raise RuntimeError("cannot be made")
+
+    monkeypatch.setattr(json, "Picky", Picky, raising=False)
+    with pytest.raises(DecodeError, match="cannot be made"):
+        payload.load_reply(FAILURE % (b"Picky", b"json"), ["json"])
+
+
+def test_short_bodies_are_not_compressed():
+    assert payload.compress(b"x" * 99, 100) == (b"x" * 99, False)
+
+
+def test_long_bodies_are_compressed_with_gzip():
+    packed, done = payload.compress(b"x" * 100, 100)
+    assert done
+    assert len(packed) < 100
+    assert gzip.decompress(packed) == b"x" * 100
+
+
+def test_bodies_that_would_grow_are_not_compressed():
+    body = bytes(range(256))
+    assert payload.compress(body, 100) == (body, False)
+
+
+@pytest.mark.parametrize("encoding", [None, "", "identity"])
+def test_bodies_without_encoding_are_left_alone(encoding):
+    assert payload.decompress(b"x", encoding) == b"x"
+    assert payload.decompress(None, encoding) is None
+
+
+def test_gzip_bodies_are_unpacked_up_to_the_limit():
+    packed = gzip.compress(b"x" * 1000)
+    assert payload.decompress(packed, "gzip") == b"x" * 1000
+    assert payload.decompress(packed, "gzip", 1000) == b"x" * 1000
+    assert payload.decompress(gzip.compress(b""), "gzip") == b""
+    with pytest.raises(DecodeError, match="more than 999 bytes"):
+        payload.decompress(packed, "gzip", 999)
+
+
+def test_a_bomb_is_refused_before_it_goes_off():
+    bomb = gzip.compress(bytes(payload.MAX_DECOMPRESSED + 1), 1)
+    with pytest.raises(DecodeError, match="more than 67108864 bytes"):
+        payload.decompress(bomb, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "reason"),
+    [
+        (b"x", "br", "content-encoding 'br'"),
+        (None, "gzip", "body of NoneType"),
+        (b"nonsense", "gzip", "damaged"),
+        (b"", "gzip", "cut short"),
+        (gzip.compress(b"x")[:-1], "gzip", "cut short"),
+        (gzip.compress(b"x") + b"y", "gzip", "something behind"),
+    ],
+)
+def test_damaged_or_unknown_compression_is_a_decode_error(body, encoding, reason):
+    with pytest.raises(DecodeError, match=reason):
+        payload.decompress(body, encoding)

@@ -1,0 +1,233 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CreditWindow, by example and as a state machine over every order of events."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from amqp1_driver.policy import CreditWindow
+
+
+def attached(limit: int) -> CreditWindow:
+    window = CreditWindow(limit)
+    assert window.on_attached() == limit
+    return window
+
+
+def test_the_whole_limit_is_granted_at_attach():
+    window = CreditWindow(100)
+    assert (window.credit, window.level, window.generation) == (0, 0, 0)
+    assert window.on_attached() == 100
+    assert (window.credit, window.level, window.generation) == (100, 100, 1)
+
+
+def test_nothing_is_granted_before_the_level_is_below_half():
+    window = attached(100)
+    for _ in range(51):
+        assert window.on_delivery() is False
+    assert window.on_settled(50) == 0
+    assert window.level == 50
+    assert window.on_settled() == 51
+    assert (window.level, window.credit, window.unsettled) == (100, 100, 0)
+
+
+def test_settling_one_by_one_grants_once_per_half_window():
+    window = attached(10)
+    grants = []
+    for _ in range(30):
+        window.on_delivery()
+        grants.append(window.on_settled())
+    assert [n for n in grants if n] == [6, 6, 6, 6, 6]
+
+
+def test_the_last_credit_is_a_stall():
+    window = attached(2)
+    assert window.on_delivery() is False
+    assert window.on_delivery() is True
+    assert window.stalls == 1
+    assert window.on_settled() == 0
+    assert window.on_settled() == 2
+
+
+def test_a_delivery_without_credit_is_no_stall_of_ours():
+    window = attached(1)
+    assert window.on_delivery() is True
+    assert window.on_delivery() is False
+    assert (window.credit, window.unsettled, window.stalls) == (0, 2, 1)
+    assert window.on_settled(2) == 1
+
+
+def test_after_a_detach_nothing_is_granted_and_nothing_is_unsettled():
+    window = attached(10)
+    for _ in range(10):
+        window.on_delivery()
+    window.on_detached()
+    assert window.on_settled(10) == 0
+    assert window.level == 0
+    assert window.on_attached() == 10
+
+
+def test_settling_what_an_earlier_attachment_delivered_changes_nothing():
+    window = attached(10)
+    for _ in range(5):
+        window.on_delivery()
+    old = window.generation
+    window.on_detached()
+    window.on_attached()
+    for _ in range(10):
+        window.on_delivery()
+    assert window.on_settled(5, old) == 0
+    assert window.unsettled == 10
+    assert window.on_settled(5, window.generation) == 0
+    assert window.on_settled(1, window.generation) == 6
+
+
+def test_settling_more_than_there_is_counts_as_all():
+    window = attached(4)
+    window.on_delivery()
+    assert window.on_settled(3) == 0
+    assert window.unsettled == 0
+
+
+def test_a_larger_window_is_filled_at_once():
+    window = attached(10)
+    window.on_delivery()
+    assert window.resize(15) == 5
+    assert window.level == 15
+
+
+def test_a_smaller_window_takes_nothing_back():
+    window = attached(10)
+    assert window.resize(4) == 0
+    assert window.credit == 10
+    for _ in range(8):
+        window.on_delivery()
+    assert window.on_settled(8) == 0
+    window.on_delivery()
+    assert window.on_settled() == 3
+    assert window.level == 4
+
+
+def test_a_window_that_is_not_attached_is_resized_without_a_grant():
+    window = CreditWindow(10)
+    assert window.resize(20) == 0
+    assert window.on_attached() == 20
+
+
+def test_a_stopped_window_grants_nothing_any_more():
+    window = attached(2)
+    window.on_delivery()
+    window.on_delivery()
+    window.stop()
+    assert window.on_settled(2) == 0
+    assert window.resize(5) == 0
+    assert window.on_attached() == 0
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_window_without_credit_is_an_error(limit):
+    with pytest.raises(ValueError):
+        CreditWindow(limit)
+    with pytest.raises(ValueError):
+        attached(1).resize(limit)
+
+
+class CreditMachine(RuleBasedStateMachine):
+    """A bus which sends as long as it has credit, and a consumer which settles in any order.
+
+    The books are kept here: by grants, deliveries and settlements of each attachment.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.limit = self.largest = 1
+        self.window = CreditWindow(1)
+        self.link = False
+        self.stopped = False
+        self.granted = self.delivered = self.settled = self.stalls = 0
+        self.owed = {0: 0}  # attachment -> deliveries not settled yet
+
+    def grant(self, credit: int) -> None:
+        assert credit >= 0
+        if credit:
+            assert self.link and not self.stopped
+            self.granted += credit
+            # never beyond the limit of the moment
+            assert self.granted - self.settled <= self.limit
+
+    @rule()
+    @precondition(lambda self: not self.link)
+    def attach(self):
+        self.link = True
+        self.granted = self.delivered = self.settled = 0
+        self.largest = self.limit
+        self.grant(self.window.on_attached())
+        self.owed[self.window.generation] = 0
+
+    @rule()
+    @precondition(lambda self: self.link)
+    def detach(self):
+        self.link = False
+        self.granted = self.delivered = self.settled = 0
+        self.window.on_detached()
+
+    @rule(burst=st.integers(1, 30))
+    @precondition(lambda self: self.granted > self.delivered)
+    def deliver(self, burst):
+        for _ in range(min(burst, self.granted - self.delivered)):
+            self.delivered += 1
+            self.owed[self.window.generation] += 1
+            last = self.granted == self.delivered
+            self.stalls += last
+            assert self.window.on_delivery() is last
+
+    @rule(data=st.data())
+    @precondition(lambda self: any(self.owed.values()))
+    def settle(self, data):
+        generation = data.draw(st.sampled_from([g for g, n in self.owed.items() if n]))
+        n = data.draw(st.integers(1, self.owed[generation]))
+        self.owed[generation] -= n
+        if generation == self.window.generation and self.link:
+            self.settled += n
+        self.grant(self.window.on_settled(n, generation))
+
+    @rule(limit=st.integers(1, 40))
+    def resize(self, limit):
+        self.limit = limit
+        self.largest = max(self.largest, limit)
+        self.grant(self.window.resize(limit))
+
+    @rule()
+    @precondition(lambda self: self.granted > 20)
+    def stop(self):
+        self.stopped = True
+        self.window.stop()
+
+    @invariant()
+    def the_books_agree(self):
+        assert self.window.credit == self.granted - self.delivered
+        assert self.window.unsettled == self.delivered - self.settled
+        assert self.window.level <= self.largest
+        assert self.window.stalls == self.stalls
+
+    @invariant()
+    def there_is_always_progress(self):
+        """Whatever is not with the consumer can be sent: at least half of the limit."""
+        if self.link and not self.stopped:
+            assert self.window.level * 2 >= self.limit
+
+
+CreditMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCreditMachine = CreditMachine.TestCase
