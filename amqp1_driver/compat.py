@@ -23,6 +23,7 @@ from oslo_messaging._drivers.base import (
     BaseDriver,
     IncomingMessage,
     PollStyleListener,
+    PollStyleListenerAdapter,
     RpcIncomingMessage,
     TransportDriverError,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "IncomingMessage",
     "MissingProton",
     "PollStyleListener",
+    "PollStyleListenerAdapter",
     "RpcIncomingMessage",
     "TransportDriverError",
     "check_proton",

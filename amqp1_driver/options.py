@@ -161,7 +161,7 @@ OPTS: list[cfg.Opt] = [*_CONNECTION_OPTS, *_SECURITY_OPTS, *_DELIVERY_OPTS, *_AD
 _BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
 
 
-class InvalidOption(cfg.Error, ValueError):
+class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
     """An option is unknown or has a value that cannot be used; the text names the option."""
 
 

@@ -1,0 +1,324 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The one bridge between application threads and the I/O thread.
+
+Application threads encode, hand operations to the loop through its bounded
+mailbox and wait for one future each, always with a deadline.  If the loop
+dies, every future fails.  Any thread unless stated otherwise.
+"""
+
+import itertools
+import logging
+import random
+import secrets
+import time
+from collections import OrderedDict
+from typing import Any
+
+from amqp1_driver import codec, exceptions
+from amqp1_driver.addressing.base import AddressConfig, Destination
+from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
+from amqp1_driver.options import Host, Settings
+from amqp1_driver.policy.backoff import Backoff
+from amqp1_driver.policy.deadline import Deadline
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.port import LoopPort
+from amqp1_driver.protocol.connection import Connection
+from amqp1_driver.protocol.context import BusContext
+from amqp1_driver.protocol.operation import Kind, Operation, Reply, Request, Stage
+from amqp1_driver.protocol.receiver import Delivery, Sink, Subscription
+
+LOG = logging.getLogger(__name__)
+
+#: a clean close may take so long, seconds
+CLOSE_TIMEOUT = 5.0
+#: reply addresses that were found dead are remembered so long, and so many
+DEAD_SECONDS = 300.0
+DEAD_LIMIT = 1000
+
+
+class Client:
+    """One connection to the bus, used by all threads of a process.
+
+    :param hosts: of the transport URL
+    :param virtual_host: of the transport URL; in the Open frame or in
+        addresses, by option
+    :param default_exchange: of the transport
+    """
+
+    def __init__(self, hosts: tuple[Host, ...], settings: Settings, virtual_host: str | None,
+                 default_exchange: str | None) -> None:
+        self.settings = settings
+        self._prefix = secrets.token_hex(8)
+        self._ids = itertools.count(1)
+        self._context: BusContext | None = None
+        self._replies_under_way: set[Reply] = set()
+        self._dead: OrderedDict[str, float] = OrderedDict()
+        self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
+        in_addresses = virtual_host if settings.pseudo_vhost else None
+        in_open = None if settings.pseudo_vhost else virtual_host
+        # names are unique for every process and fork: else replies could be stolen
+        self.container = settings.container_name or f"amqp1-driver-{self._prefix}"
+        self._loop = EventLoop("amqp1-io", mailbox_size=settings.mailbox_size)
+        self._port = LoopPort(self._loop, settings, self.container, in_open,
+                              virtual_host if settings.ssl_verify_vhost else None,
+                              random.Random())
+        self._connection = self._port.connection = Connection(
+            self._port, hosts, settings,
+            AddressConfig.from_settings(settings, in_addresses, default_exchange),
+            self._prefix, self._on_context)
+        self._loop.add_before_sleep(self._port.before_sleep)
+        self._loop.on_death(self._died)
+        self._hosts = ", ".join(str(host) for host in hosts)
+
+    # -- life --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the I/O thread, which connects by itself."""
+        self._loop.post(lambda _: self._connection.start())
+        self._loop.start()
+
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Close the connection in order and end the I/O thread."""
+        closed: Future[None] = Future()
+        try:
+            self._loop.post(lambda _: self._connection.close(lambda: closed.set_result(None)))
+            closed.result(timeout)
+        except (LoopClosed, TimeoutError) as error:
+            LOG.debug("No orderly close: %s", error)
+        if not self._loop.stop(timeout):
+            LOG.error("The I/O thread did not end within %s s", timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self._loop.is_alive()
+
+    @property
+    def context(self) -> BusContext | None:
+        """The connection as it is now; None while there is none."""
+        return self._context
+
+    def _on_context(self, context: BusContext | None) -> None:
+        self._context = context
+
+    def _died(self, cause: BaseException) -> None:
+        error = exceptions.LoopDied(f"{exceptions.LoopDied.summary}: {cause!r}",
+                                    host=self._hosts)
+        error.__cause__ = cause
+        self._context = None
+        self._connection.abort(error)
+
+    # -- sending -----------------------------------------------------------------
+
+    def request(self, kind: Kind, destination: Destination, body: bytes, *, timeout: float,
+                retry: int | None, monitor: float | None = None) -> codec.Message | None:
+        """Send a call, cast or notification and wait for what it waits for.
+
+        :param timeout: seconds, for all of it
+        :param retry: as oslo.messaging has it
+        :param monitor: seconds within which a call's server must show a sign of life
+        :returns: the reply to a call
+        :raises AmqpError: see ``exceptions``
+        """
+        now = time.monotonic()
+        deadline = Deadline.after(timeout, now)
+        body, gzip = self._compress(body)
+        op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body, deadline,
+                     Retry.of(retry, self._resend), Future(), gzip=gzip,
+                     settled=kind.value in self.settings.pre_settled, ttl=kind is Kind.CALL)
+        context = self._context
+        if context is not None:
+            op.bind(context, now)
+        self._put(self._connection.send, op, timeout)
+        reply: codec.Message | None = self._wait(op, monitor)
+        return reply
+
+    def _put(self, fn: Any, op: Operation, timeout: float) -> None:
+        try:
+            self._loop.put(fn, op, timeout)
+        except MailboxFull as error:
+            raise self._timed_out(op, "the I/O thread") from error
+        except LoopClosed as error:
+            raise exceptions.Closed(f"the transport is closed ({error})", host=self._hosts,
+                                    message_id=op.message_id) from error
+
+    def _wait(self, op: Request, monitor: float | None) -> Any:
+        future: Future[Any] = op.future  # type: ignore[assignment]
+        alive_until = float("inf") if monitor is None else time.monotonic() + monitor
+        while True:
+            until = min(op.deadline.at, alive_until)
+            try:
+                return future.result(max(0.0, until - time.monotonic()))
+            except TimeoutError:
+                if monitor is not None and op.heartbeat is not None:
+                    alive_until = max(alive_until, op.heartbeat + monitor)
+                now = time.monotonic()
+                if now < op.deadline.at and now < alive_until:
+                    continue
+            except LoopClosed as error:
+                raise exceptions.Closed(f"the transport is closed ({error})", host=self._hosts,
+                                        message_id=op.message_id) from error
+            stage = op.stage
+            if not future.cancel():
+                return future.result(0)
+            self._post(self._connection.cancel, op)
+            if time.monotonic() < op.deadline.at:
+                raise self._timed_out(op, "a sign of life from the server")
+            raise self._timed_out(op, self._doing(stage))
+
+    def _doing(self, stage: Stage) -> str:
+        if stage is Stage.QUEUED:
+            return "credit" if self._context is not None else "a connection"
+        return str(stage.value)
+
+    def _timed_out(self, op: Operation, what: str) -> exceptions.DeadlineExpired:
+        context, last = self._context, self._connection.last_error
+        host = context.host if context is not None else self._hosts
+        address = op.address
+        if address is None and isinstance(op, Request):
+            address = op.destination.routing_key
+        return exceptions.DeadlineExpired(
+            stage=what, host=host, address=address, message_id=op.message_id,
+            description=f"last error: {last}" if context is None and last is not None else None)
+
+    def _post(self, fn: Any, op: Any) -> bool:
+        try:
+            self._loop.post(fn, op)
+        except LoopClosed:
+            return False
+        return True
+
+    def _compress(self, body: bytes) -> tuple[bytes, bool]:
+        if not self.settings.compression:
+            return body, False
+        return codec.compress(body, self.settings.compression_threshold)
+
+    # -- replying ----------------------------------------------------------------
+
+    def reply(self, address: str, correlation_id: bytes, message_id: str, body: bytes) -> None:
+        """Send a reply without waiting, unless too many are under way.  Never raises."""
+        now = time.monotonic()
+        if self._is_dead(address, now):
+            LOG.error("Reply to message %s dropped: its address %s on %s was found dead before",
+                      message_id, address, self._hosts)
+            return
+        timeout = self.settings.default_reply_timeout
+        body, gzip = self._compress(body)
+        op = Reply(Kind.REPLY, address, correlation_id, message_id, body,
+                   Deadline.after(timeout, now),
+                   Retry.of(self.settings.default_reply_retry, self._resend), gzip=gzip,
+                   settled=Kind.REPLY.value in self.settings.pre_settled,
+                   on_end=self._reply_ended)
+        crowded = len(self._replies_under_way) >= self.settings.reply_backlog
+        gate: Future[None] = Future()
+        if crowded:
+            op.gate = gate
+        self._replies_under_way.add(op)
+        context = self._context
+        if context is not None:
+            op.bind(context, now)
+        try:
+            self._loop.put(self._connection.send, op, timeout)
+            if crowded:
+                gate.result(timeout)
+        except (MailboxFull, LoopClosed, TimeoutError) as error:
+            if op.on_end is not None and not isinstance(error, TimeoutError):
+                op.fail(exceptions.Closed(str(error), host=self._hosts))
+
+    def _reply_ended(self, op: Reply, error: BaseException | None) -> None:
+        self._replies_under_way.discard(op)
+        if op.gate is not None:
+            op.gate.set_result(None)
+        if error is None:
+            return
+        LOG.error("Reply to message %s was not delivered to %s: %s", op.message_id, op.address,
+                  error)
+        if op.address and (exceptions.nobody_there(error)
+                           or isinstance(error, exceptions.DeadlineExpired)):
+            self._dead[op.address] = time.monotonic() + DEAD_SECONDS
+            while len(self._dead) > DEAD_LIMIT:
+                self._dead.popitem(last=False)
+
+    def _is_dead(self, address: str, now: float) -> bool:
+        until = self._dead.get(address)
+        if until is None:
+            return False
+        if now < until:
+            return True
+        self._dead.pop(address, None)
+        return False
+
+    def heartbeat(self, address: str, correlation_id: bytes, message_id: str,
+                  timeout: float) -> None:
+        """Tell a caller that its call is at work: worst effort, never waits or raises."""
+        context = self._context
+        now = time.monotonic()
+        if context is None or self._is_dead(address, now):
+            return
+        op = Reply(Kind.HEARTBEAT, address, correlation_id, message_id, b"",
+                   Deadline.after(timeout, now), Retry.of(0), settled=True)
+        op.bind(context, now)
+        self._post(self._connection.send, op)
+
+    # -- receiving ---------------------------------------------------------------
+
+    def subscribe(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
+                  sink: Sink, timeout: float) -> Subscription:
+        """Subscribe, and wait until the bus has confirmed, or for ``timeout`` seconds.
+
+        A bus that is away is no error: the subscription comes up when it does.
+
+        :raises UnsupportedFeature: the bus can't do that
+        :raises Closed: the transport is closed
+        """
+        ready: Future[None] = Future()
+        subscription = Subscription(
+            destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, sink,
+            lambda: ready.set_result(None), lambda error: ready.set_exception(error))
+        try:
+            self._loop.put(self._connection.subscribe, subscription, timeout)
+            ready.result(timeout)
+        except (TimeoutError, MailboxFull):
+            LOG.warning("No subscription to %s on %s within %.1f s (%s); it is tried further",
+                        [d.routing_key for d in destinations], self._hosts, timeout,
+                        subscription.last_error or self._connection.last_error)
+        except LoopClosed as error:
+            raise exceptions.Closed(str(error), host=self._hosts) from error
+        except exceptions.AmqpError:
+            self._post(self._connection.unsubscribe, subscription)
+            raise
+        return subscription
+
+    def stop_subscription(self, subscription: Subscription) -> None:
+        """No new messages; those handed over can still be settled."""
+        self._post(self._connection.stop_subscription, subscription)
+
+    def unsubscribe(self, subscription: Subscription, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Detach; waits until the loop has done so."""
+        done: Future[None] = Future()
+
+        def detach(_: object) -> None:
+            self._connection.unsubscribe(subscription)
+            done.set_result(None)
+
+        if self._post(detach, None):
+            try:
+                done.result(timeout)
+            except TimeoutError:
+                LOG.warning("A subscription was not detached within %.1f s", timeout)
+
+    def settle(self, delivery: Delivery) -> None:
+        """Settle with ``delivery.outcome``.  Never raises; False if it is too late."""
+        if not self._post(self._connection.settle, delivery):
+            LOG.warning("A message from %s on %s can't be settled: the transport is closed",
+                        delivery.address, delivery.host)

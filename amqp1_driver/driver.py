@@ -1,0 +1,171 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The transport driver that oslo.messaging loads for ``amqp://``.
+
+Nothing connects before the first use, and each process has a client of its
+own: services fork after they made their transports.
+"""
+
+import logging
+import os
+import threading
+from typing import Any
+
+from amqp1_driver import codec, compat, exceptions, options
+from amqp1_driver.addressing.base import Destination, Service
+from amqp1_driver.client import Client
+from amqp1_driver.listener import Listener
+from amqp1_driver.protocol.operation import Kind
+
+LOG = logging.getLogger(__name__)
+
+
+class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
+    """oslo.messaging over AMQP 1.0.  Application threads.
+
+    :param conf: the application's configuration
+    :param url: the transport URL; options in its query override ``conf``
+    :param default_exchange: for targets without one
+    :param allowed_remote_exmods: modules whose exceptions may be raised here
+    """
+
+    def __init__(self, conf: Any, url: Any, default_exchange: str | None = None,
+                 allowed_remote_exmods: list[str] | None = None) -> None:
+        super().__init__(conf, url, default_exchange, allowed_remote_exmods)
+        options.register_upstream_groups(conf)
+        self._settings = options.load(conf, url)
+        compat.check_proton(self._settings.sasl_mechanisms)
+        self._hosts = options.hosts(url, self._settings)
+        self._virtual_host = options.virtual_host(url)
+        self._exchange = default_exchange or options.default_exchange_for(conf)
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._pid: int | None = None
+
+    # -- sending -----------------------------------------------------------------
+
+    def send(self, target: Any, ctxt: dict[str, Any], message: Any,
+             wait_for_reply: bool | None = None, timeout: float | None = None,
+             call_monitor_timeout: float | None = None, retry: int | None = None,
+             transport_options: Any = None) -> Any:
+        """Send an RPC request; with ``wait_for_reply`` return what the server did.
+
+        :raises MessagingTimeout: ``timeout`` was given and has passed
+        :raises MessageUndeliverable: at_least_once was asked and nobody took it
+        :raises MessageDeliveryFailure: any other failure to deliver
+        """
+        destination = Destination(Service.RPC, target.exchange, target.topic, target.server,
+                                  bool(target.fanout))
+        body = codec.dump_request(message, ctxt, call_monitor_timeout=call_monitor_timeout)
+        kind = Kind.CALL if wait_for_reply else Kind.CAST
+        reply = self._deliver(kind, destination, body, message, timeout,
+                              self._settings.default_send_timeout, retry, call_monitor_timeout,
+                              bool(getattr(transport_options, "at_least_once", False)))
+        if reply is None:
+            return None
+        return self._result(reply)
+
+    def send_notification(self, target: Any, ctxt: dict[str, Any], message: Any,
+                          version: float, retry: int | None = None) -> None:
+        """Send a notification; returns when the bus has taken it over.
+
+        :raises MessageDeliveryFailure: it did not
+        """
+        destination = Destination(Service.NOTIFY, target.exchange, target.topic)
+        body = codec.dump_request(message, ctxt, envelope=version >= 2.0)
+        self._deliver(Kind.NOTIFY, destination, body, message, None,
+                      self._settings.default_notify_timeout, retry, None, False)
+
+    def _deliver(self, kind: Kind, destination: Destination, body: bytes, message: Any,
+                 timeout: float | None, default: float, retry: int | None,
+                 monitor: float | None, at_least_once: bool) -> codec.Message | None:
+        try:
+            return self._ready().request(
+                kind, destination, body, timeout=default if timeout is None else timeout,
+                retry=retry, monitor=monitor)
+        except exceptions.AmqpError as error:
+            raise exceptions.to_oslo(
+                error, with_timeout=timeout is not None, at_least_once=at_least_once,
+                exchange=destination.exchange or self._exchange or "",
+                routing_key=destination.routing_key, message=message) from error
+
+    def _result(self, reply: codec.Message) -> Any:
+        try:
+            body = codec.decompress(reply.body, reply.content_encoding)
+            return codec.load_reply(body, self._allowed_remote_exmods)
+        except exceptions.DecodeError as error:
+            raise exceptions.to_oslo(error, with_timeout=False) from error
+
+    # -- receiving ---------------------------------------------------------------
+
+    def listen(self, target: Any, batch_size: int, batch_timeout: float | None) -> Any:
+        """Subscribe an RPC server: to its name, its topic, and the topic's fanout."""
+        destination = Destination(Service.RPC, target.exchange, target.topic, target.server)
+        return self._listen((destination,), None, self._settings.rpc_server_credit, batch_size,
+                            batch_timeout)
+
+    def listen_for_notifications(self, targets_and_priorities: Any, pool: str | None,
+                                 batch_size: int, batch_timeout: float | None) -> Any:
+        """Subscribe to ``topic.priority`` of each target; each pool gets every message.
+
+        :raises NotImplementedError: a pool, on a bus that stores nothing
+        """
+        destinations = dict.fromkeys(
+            Destination(Service.NOTIFY, target.exchange, f"{target.topic}.{priority}")
+            for target, priority in targets_and_priorities)
+        return self._listen(tuple(destinations), pool, self._settings.notify_server_credit,
+                            batch_size, batch_timeout)
+
+    def _listen(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
+                batch_size: int, batch_timeout: float | None) -> Any:
+        client = self._ready()
+        listener = Listener(client, self._settings.duplicate_window)
+        # a batch is settled as a whole: with less credit than two of them it never fills
+        credit = max(credit, 2 * (batch_size or 1))
+        try:
+            listener.subscription = client.subscribe(
+                destinations, pool, credit, listener.queue, self._settings.default_send_timeout)
+        except exceptions.UnsupportedFeature as error:
+            raise NotImplementedError(str(error)) from error
+        except exceptions.AmqpError as error:
+            raise exceptions.to_oslo(error, with_timeout=False) from error
+        return compat.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
+
+    # -- life --------------------------------------------------------------------
+
+    def require_features(self, requeue: bool = True) -> None:
+        """All features are there."""
+
+    def cleanup(self) -> None:
+        """Close the connection and end the I/O thread; blocks until it is done."""
+        with self._lock:
+            client, self._client = self._client, None
+            if client is not None and self._pid == os.getpid():
+                client.close()
+
+    def _ready(self) -> Client:
+        """The client of this process, made at its first use."""
+        client = self._client
+        if client is not None and self._pid == os.getpid():
+            return client
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                if self._client is not None:
+                    LOG.info("Process %d was forked from %s: it gets a connection of its own",
+                             os.getpid(), self._pid)
+                client = Client(self._hosts, self._settings, self._virtual_host,
+                                self._exchange)
+                client.start()
+                self._pid = os.getpid()
+                self._client = client
+            return self._client

@@ -1,0 +1,98 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""A received message as oslo.messaging's servers use it."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp1_driver import codec, compat
+from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.protocol.receiver import Delivery
+
+if TYPE_CHECKING:
+    from amqp1_driver.listener import Listener
+
+LOG = logging.getLogger(__name__)
+
+
+class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
+    """One request or notification.  Application threads; no method raises.
+
+    :param listener: where it came in
+    :param delivery: settled by ``acknowledge`` or ``requeue``, once
+    """
+
+    def __init__(self, listener: "Listener", delivery: Delivery, message: codec.Message,
+                 request: codec.Request) -> None:
+        super().__init__(request.ctxt, request.message, msg_id=_text(message.message_id))
+        self.client_timeout = request.client_timeout
+        self._listener = listener
+        self._delivery: Delivery | None = delivery
+        self._message_id = message.message_id
+        self._correlation_id = message.message_id_raw
+        self._reply_to = message.reply_to
+
+    def acknowledge(self) -> None:
+        """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next."""
+        self._settle(Outcome.ACCEPTED)
+
+    def requeue(self) -> None:
+        """Settle as released (3.4.4): the bus gives it to another, or back to its sender."""
+        self._listener.forget(self._message_id)
+        self._settle(Outcome.RELEASED)
+
+    def _settle(self, outcome: Outcome) -> None:
+        delivery, self._delivery = self._delivery, None
+        if delivery is None:
+            LOG.debug("Message %s is settled already", self.msg_id)
+            return
+        delivery.outcome = outcome
+        try:
+            self._listener.client.settle(delivery)
+        except Exception:
+            LOG.exception("Message %s from %s could not be settled %s", self.msg_id,
+                          delivery.address, outcome.value)
+
+    def reply(self, reply: Any = None, failure: Any = None) -> None:
+        """Send the result or the exception to the caller, if it waits for one."""
+        if self._reply_to is None or self._correlation_id is None:
+            LOG.debug("Message %s wants no reply", self.msg_id)
+            return
+        try:
+            body = self._encode(reply, failure)
+            self._listener.client.reply(self._reply_to, self._correlation_id, self.msg_id, body)
+        except Exception:
+            LOG.exception("Reply to message %s could not be sent to %s", self.msg_id,
+                          self._reply_to)
+
+    def _encode(self, reply: Any, failure: Any) -> bytes:
+        try:
+            return codec.dump_reply(reply, failure)
+        except (TypeError, ValueError) as error:
+            # the caller shall learn of it, not wait until its timeout
+            LOG.exception("The result of message %s can't be encoded", self.msg_id)
+            return codec.dump_reply(None, (type(error), error, error.__traceback__))
+
+    def heartbeat(self) -> None:
+        """Tell the caller that its call is still being worked on."""
+        if self._reply_to is None or self._correlation_id is None:
+            return
+        try:
+            self._listener.client.heartbeat(self._reply_to, self._correlation_id, self.msg_id,
+                                            self.client_timeout or 60.0)
+        except Exception:
+            LOG.exception("Heartbeat for message %s could not be sent", self.msg_id)
+
+
+def _text(message_id: Any) -> str | None:
+    return None if message_id is None else str(message_id)

@@ -1,0 +1,170 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The listener: a queue of deliveries between the I/O thread and a poller.
+
+The queue is bounded by the credit of the subscription's links: what is in it
+is not settled, so the peer sends no more than that.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from amqp1_driver import codec, compat, exceptions
+from amqp1_driver.client import Client
+from amqp1_driver.incoming import Incoming
+from amqp1_driver.policy.duplicates import DuplicateFilter
+from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.protocol.receiver import Delivery, Subscription
+
+LOG = logging.getLogger(__name__)
+
+
+class DeliveryQueue:
+    """Hands deliveries from the I/O thread to polling threads, in order."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Delivery] = deque()
+        self._condition = threading.Condition(threading.Lock())
+        self._waiting = 0
+        self._stopped = False
+
+    def deliver(self, delivery: Delivery) -> None:
+        """I/O thread: never blocks for long."""
+        with self._condition:
+            self._entries.append(delivery)
+            if self._waiting:
+                self._condition.notify()
+
+    def take(self, until: float | None) -> Delivery | None:
+        """The oldest; None when there was none until then, or after :meth:`stop`.
+
+        :param until: monotonic seconds; None: wait for ever
+        """
+        with self._condition:
+            while not self._entries:
+                left = None if until is None else until - time.monotonic()
+                if self._stopped or (left is not None and left <= 0):
+                    return None
+                self._waiting += 1
+                try:
+                    self._condition.wait(left)
+                finally:
+                    self._waiting -= 1
+            return self._entries.popleft()
+
+    def stop(self) -> None:
+        """Wake all who wait; what is in the queue can still be taken."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+
+    def drain(self) -> list[Delivery]:
+        with self._condition:
+            left = list(self._entries)
+            self._entries.clear()
+            return left
+
+
+class Listener(compat.PollStyleListener):  # type: ignore[misc]
+    """What oslo.messaging's server polls.  Application threads; never raises.
+
+    :param client: of the process
+    :param window: how many message-ids are remembered to find duplicates
+    """
+
+    def __init__(self, client: Client, window: int) -> None:
+        super().__init__(prefetch_size=-1)
+        self.client = client
+        self.queue = DeliveryQueue()
+        self.subscription: Subscription | None = None
+        self._duplicates = DuplicateFilter(window) if window else None
+        self._lock = threading.Lock()
+
+    def poll(self, timeout: float | None = None, batch_size: int = 1,
+             batch_timeout: float | None = None) -> list[Incoming]:
+        """Up to ``batch_size`` messages.
+
+        Waits for the first for ``timeout`` seconds; from then on for the rest
+        of the batch for ``batch_timeout`` seconds.  After :meth:`stop` returns
+        what is left, at the end an empty list.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        batch: list[Incoming] = []
+        while len(batch) < max(1, batch_size):
+            delivery = self.queue.take(until)
+            if delivery is None:
+                break
+            message = self._accept(delivery)
+            if message is None:
+                continue
+            if not batch and batch_timeout is not None:
+                until = time.monotonic() + batch_timeout
+            batch.append(message)
+        return batch
+
+    def stop(self) -> None:
+        """No new messages; the poller goes on until what has come is worked off."""
+        if self.subscription is not None:
+            self.client.stop_subscription(self.subscription)
+        self.queue.stop()
+
+    def cleanup(self) -> None:
+        """Give back what nobody polled, and detach."""
+        self.queue.stop()
+        for delivery in self.queue.drain():
+            delivery.outcome = Outcome.RELEASED
+            self.client.settle(delivery)
+        subscription, self.subscription = self.subscription, None
+        if subscription is not None:
+            LOG.debug("Listener had %d credit stalls", subscription.stalls)
+            self.client.unsubscribe(subscription)
+
+    # -- inner -----------------------------------------------------------------
+
+    def _accept(self, delivery: Delivery) -> Incoming | None:
+        """Decode; a message that can't be is rejected, one seen before is dropped."""
+        try:
+            message = codec.decode_message(delivery.data)
+            body = codec.decompress(message.body, message.content_encoding)
+            request = codec.load_request(body)
+        except exceptions.DecodeError as error:
+            LOG.error("Undecodable message on %s at %s rejected: %s", delivery.address,
+                      delivery.host, error)
+            self._settle(delivery, Outcome.REJECTED)
+            return None
+        if self._is_duplicate(message):
+            LOG.warning("Message %s on %s at %s was delivered again and is dropped",
+                        message.message_id, delivery.address, delivery.host)
+            self._settle(delivery, Outcome.ACCEPTED)
+            return None
+        return Incoming(self, delivery, message, request)
+
+    def _is_duplicate(self, message: codec.Message) -> bool:
+        if self._duplicates is None or not isinstance(message.message_id, str):
+            return False
+        with self._lock:
+            seen = self._duplicates.seen(message.message_id)
+        return seen and message.redelivered
+
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        delivery.outcome = outcome
+        self.client.settle(delivery)
+
+    def forget(self, message_id: Any) -> None:
+        """A message goes back to the bus and may come again."""
+        if self._duplicates is not None and isinstance(message_id, str):
+            with self._lock:
+                self._duplicates.forget(message_id)

@@ -1,0 +1,177 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Joins the protocol, which does no I/O, with the event loop, which knows no AMQP.
+
+Lives on the I/O thread.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from amqp1_driver import exceptions
+from amqp1_driver.eventloop import ConnectError, EventLoop, TlsError, TlsParameters, Transport
+from amqp1_driver.eventloop.timers import Timer
+from amqp1_driver.options import Host, Settings
+from amqp1_driver.protocol.connection import Connection
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.external import ExternalSasl
+from amqp1_driver.protocol.security import engine_properties, mechanisms
+
+LOG = logging.getLogger(__name__)
+
+
+class _Stream:
+    """The handler of one transport; deaf once the port has let go of it."""
+
+    def __init__(self, port: "LoopPort", host: Host) -> None:
+        self._port: LoopPort | None = port
+        self.host = host
+        self.transport: Transport | None = None
+        self._leaving = False
+
+    def connected(self, description: str) -> None:
+        if self._port is not None:
+            LOG.debug("Transport up: %s", description)
+            self._port.connection.transport_up()
+
+    def data_received(self, data: bytes) -> None:
+        if self._port is not None:
+            self._port.connection.data_received(data)
+
+    def pending_output(self) -> memoryview | bytes | None:
+        engine = self._port.connection.engine if self._port is not None else None
+        return engine.output() if engine is not None else None
+
+    def output_written(self, n: int) -> None:
+        engine = self._port.connection.engine if self._port is not None else None
+        if engine is not None:
+            engine.output_written(n)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._port is not None and not self._leaving:
+            self._port.stream_lost(_translate(exc, self.host))
+
+    def let_go(self) -> None:
+        self._leaving = True
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            # sends what there is to send, which it asks us for
+            transport.close()
+        self._port = None
+
+
+class LoopPort:
+    """Sockets, clock and timers for a :class:`Connection`.
+
+    :param virtual_host: for the Open frame; None: the name of the host
+    """
+
+    def __init__(self, loop: EventLoop, settings: Settings, container: str,
+                 virtual_host: str | None, verify_name: str | None,
+                 rng: random.Random) -> None:
+        self.rng = rng
+        self.connection: Connection
+        self._loop = loop
+        self._settings = settings
+        self._container = container
+        self._virtual_host = virtual_host
+        self._verify_name = verify_name
+        self._stream: _Stream | None = None
+        self._tick: Timer | None = None
+        self._tick_at = 0.0
+
+    # -- Scheduler ---------------------------------------------------------------
+
+    def now(self) -> float:
+        return self._loop.now()
+
+    def call_later(self, delay: float, fn: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay, fn)
+
+    # -- Port --------------------------------------------------------------------
+
+    def connect(self, host: Host) -> None:
+        tls = self._tls_parameters(host) if self._settings.tls else None
+        stream = _Stream(self, host)
+        stream.transport = Transport(self._loop, stream, host.hostname, host.port, tls=tls,
+                                     timeout=self._settings.connect_timeout)
+        self._stream = stream
+        stream.transport.start()
+
+    def disconnect(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.let_go()
+
+    def new_engine(self, host: Host, handler: Any) -> Any:
+        properties = engine_properties(self._settings, host, self._virtual_host)
+        names = mechanisms(self._settings, host)
+        if names == ("EXTERNAL",):
+            # proton can't be told of TLS that is not its own
+            engine = Engine(self._container, properties, handler)
+            return ExternalSasl(engine, handler)
+        return Engine(self._container, properties, handler)
+
+    def _tls_parameters(self, host: Host) -> TlsParameters:
+        s = self._settings
+        return TlsParameters(
+            ca_file=s.ssl_ca_file or None, cert_file=s.ssl_cert_file or None,
+            key_file=s.ssl_key_file or None, key_password=s.ssl_key_password,
+            min_version=s.ssl_min_version, server_name=self._verify_name or host.hostname)
+
+    # -- loop ----------------------------------------------------------------------
+
+    def before_sleep(self) -> None:
+        """After each batch of input and operations: protocol, then output."""
+        connection = self.connection
+        if connection.engine is None:
+            return
+        deadline = connection.process()
+        if deadline:
+            self._schedule(deadline)
+        stream = self._stream
+        if stream is not None and stream.transport is not None:
+            stream.transport.flush()
+
+    def _schedule(self, deadline: float) -> None:
+        """Have the idle time-out looked after; the timer's own turn does it."""
+        if self._tick is not None and self._tick_at <= deadline:
+            return
+        if self._tick is not None:
+            self._tick.cancel()
+        self._tick_at = deadline
+        self._tick = self._loop.call_at(deadline, self._ticked)
+
+    def _ticked(self) -> None:
+        self._tick = None
+
+    def stream_lost(self, error: exceptions.AmqpError) -> None:
+        self.connection.transport_lost(error)
+
+
+def _translate(exc: Exception | None, host: Host) -> exceptions.AmqpError:
+    """The event loop's errors in the driver's words, naming the host."""
+    kind: type[exceptions.AmqpError] = exceptions.ConnectionLost
+    if isinstance(exc, TlsError):
+        kind = exceptions.TlsFailed
+    elif isinstance(exc, ConnectError):
+        kind = exceptions.ConnectionFailed
+    reason = getattr(exc, "reason", None) or str(exc or "closed")
+    tried = getattr(exc, "failures", ())
+    if tried:
+        reason += " (" + "; ".join(f"{address}: {error}" for address, error in tried) + ")"
+    error = kind(f"{kind.summary}: {reason}", host=str(host))
+    error.__cause__ = exc
+    return error

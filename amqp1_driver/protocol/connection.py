@@ -1,0 +1,378 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The logical connection to the bus: it outlives hosts, sockets and links.
+
+Follows the table ``CONNECTION`` in ``states``.  What waits to be sent while
+there is no connection is held here; whatever was sent without an outcome when
+a connection went is in doubt and fails.  Sans-I/O; lives on the I/O thread.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import AddressConfig
+from amqp1_driver.addressing.peer import Peer
+from amqp1_driver.options import Host, Settings
+from amqp1_driver.policy import failover
+from amqp1_driver.policy.backoff import Backoff
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.context import BusContext
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.generation import Generation
+from amqp1_driver.protocol.link import Cancellable, Scheduler
+from amqp1_driver.protocol.operation import Kind, Operation, Request, expired
+from amqp1_driver.protocol.receiver import Delivery, Subscription
+from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
+
+LOG = logging.getLogger(__name__)
+
+_State, _Event = ConnectionState, ConnectionEvent
+
+#: how often what is under way is looked over, seconds; deadlines that a caller
+#: waits for are exact, this is for replies and warnings
+SWEEP_INTERVAL = 0.25
+#: how long a clean close may take, seconds
+CLOSE_TIMEOUT = 2.0
+
+
+class Port(Scheduler, Protocol):
+    """What the connection needs of the world."""
+
+    def connect(self, host: Host) -> None: ...
+    def disconnect(self) -> None: ...
+    def new_engine(self, host: Host, handler: Any) -> Engine: ...
+
+
+class Connection:
+    """See the module.
+
+    :param port: sockets, clock, timers
+    :param hosts: to choose from
+    :param addresses: how addresses are formed
+    :param unique: names this process's listeners on the bus
+    :param on_ready: told the context when messages can be sent, None when not
+    """
+
+    def __init__(self, port: Port, hosts: tuple[Host, ...], settings: Settings,
+                 addresses: AddressConfig, unique: str,
+                 on_ready: Callable[[BusContext | None], None]) -> None:
+        self.port = port
+        self.settings = settings
+        self.addresses = addresses
+        self.unique = unique
+        self.last_error: BaseException | None = None
+        self.engine: Engine | None = None
+        self.generations = 0
+        self._on_ready = on_ready
+        self._machine = Machine(CONNECTION, _State.IDLE)
+        self._failover = failover.start(
+            hosts, settings.host_selection, port.rng,
+            turn=port.rng.randrange(len(hosts)) if hosts else 0,
+            backoff=Backoff(settings.connection_retry_interval,
+                            settings.connection_retry_backoff,
+                            settings.connection_retry_interval_max))
+        self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
+        self._generation: Generation | None = None
+        self._subscriptions: dict[Subscription, None] = {}
+        self._waiting: OrderedDict[int, Operation] = OrderedDict()
+        self._timer: Cancellable | None = None
+        self._sweeper: Cancellable | None = None
+        self._purged_at = port.now()
+        self._loss: exceptions.AmqpError | None = None
+        self._on_closed: Callable[[], object] | None = None
+
+    # -- application -----------------------------------------------------------
+
+    @property
+    def state(self) -> ConnectionState:
+        return self._machine.state
+
+    @property
+    def host(self) -> str:
+        """``hostname:port`` that is in use or tried next, for logs and errors."""
+        return str(self._failover.current)
+
+    def start(self) -> None:
+        self._machine.fire(_Event.START)
+        self._connect()
+
+    def send(self, op: Operation) -> None:
+        """Send as soon as possible; the operation is completed or fails, once."""
+        if op.finished:
+            return
+        if self.state in (_State.CLOSING, _State.CLOSED):
+            op.fail(exceptions.Closed("the transport is closed", host=self.host,
+                                      address=op.address, message_id=op.message_id))
+            return
+        if self.state is _State.READY and self._generation is not None:
+            if op.kind is Kind.CALL and isinstance(op, Request):
+                self._generation.replies.expect(op)
+            self._generation.send(op)
+        else:
+            op.owner = self
+            self._waiting[id(op)] = op
+        if self._sweeper is None:
+            self._sweeper = self.port.call_later(SWEEP_INTERVAL, self._sweep)
+
+    def cancel(self, op: Operation) -> None:
+        """Nobody waits for it any more."""
+        if op.owner is self:
+            self._waiting.pop(id(op), None)
+        elif op.owner is not None:
+            op.owner.cancel(op)
+        if not op.finished:
+            op.fail(expired(op, self.host))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self._subscriptions[subscription] = None
+        if self.state is _State.READY and self._generation is not None:
+            self._generation.subscribe(subscription)
+
+    def stop_subscription(self, subscription: Subscription) -> None:
+        subscription.stop()
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        if self._subscriptions.pop(subscription, subscription) is None:
+            subscription.close()
+
+    def settle(self, delivery: Delivery) -> None:
+        delivery.receiver.settle(delivery)
+
+    def close(self, on_closed: Callable[[], object]) -> None:
+        """Close in order; ``on_closed`` is called when it is done or took too long."""
+        self._on_closed = on_closed
+        open_before = self._generation is not None and self.engine is not None
+        self._machine.fire(_Event.CLOSE)
+        self._stop_timer()
+        error = exceptions.Closed("the transport was closed", host=self.host)
+        for op in self._take_waiting():
+            op.fail(error)
+        if self._generation is not None:
+            self._on_ready(None)
+        if open_before and self.engine is not None:
+            self.engine.close()
+            self._timer = self.port.call_later(CLOSE_TIMEOUT, lambda: self._lost(error))
+        else:
+            self._lost(error)
+
+    def abort(self, error: BaseException) -> None:
+        """The loop is dying: nobody may be left waiting."""
+        self._on_ready(None)
+        if self._generation is not None:
+            for op in self._generation.lost(error):
+                op.fail(error)
+            self._generation = None
+        for op in self._take_waiting():
+            op.fail(error)
+        for subscription in self._subscriptions:
+            subscription.refused(error)
+
+    # -- transport ---------------------------------------------------------------
+
+    def transport_up(self) -> None:
+        """TCP and TLS stand: begin AMQP."""
+        self._machine.fire(_Event.TRANSPORT_UP)
+        host = self._failover.current
+        self.engine = self.port.new_engine(host, self)
+        self.engine.open()
+
+    def transport_lost(self, error: exceptions.AmqpError) -> None:
+        if self._loss is None:
+            self._lost(error)
+
+    def data_received(self, data: Any) -> None:
+        if self.engine is not None:
+            self.engine.receive(data)
+
+    def process(self) -> float:
+        """Let the engine work off what has happened; returns its next deadline or 0.
+
+        A failure in here costs the physical connection, never the loop.
+        """
+        if self.engine is None:
+            return 0.0
+        deadline = 0.0
+        try:
+            deadline = self.engine.process(self.port.now())
+        except Exception as error:
+            LOG.exception("Connection to %s is given up after an internal error", self.host)
+            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
+        if self._loss is not None:
+            loss, self._loss = self._loss, None
+            self._lost(loss)
+        return deadline
+
+    # -- told by the engine --------------------------------------------------------
+
+    def engine_opened(self, peer: Peer) -> None:
+        if self.state is not _State.OPENING or self.engine is None:
+            return
+        self._machine.fire(_Event.OPENED)
+        self._generation = Generation(self, self.engine, peer)
+        self._generation.attach_replies()
+
+    def engine_failed(self, reason: str) -> None:
+        self._loss = self._describe(None, reason)
+
+    def engine_closed(self, name: str | None, description: str | None) -> None:
+        self._loss = self._describe(name, description)
+
+    # -- told by the generation ---------------------------------------------------
+
+    def reply_ready(self, context: BusContext) -> None:
+        """The reply address is known: everything may go out."""
+        if self.state is not _State.ATTACHING or self._generation is None:
+            return
+        self._machine.fire(_Event.REPLY_ATTACHED)
+        self._stop_timer()
+        self._failover = failover.succeeded(self._failover)
+        self.last_error = None
+        LOG.info("Connected to %s (%s), replies to %s", context.host, context.peer,
+                 context.reply_address)
+        self._on_ready(context)
+        for subscription in self._subscriptions:
+            if not subscription.receivers and not subscription.stopping:
+                self._generation.subscribe(subscription)
+        for op in self._take_waiting():
+            self.send(op)
+
+    def reply_lost(self, error: exceptions.AmqpError) -> None:
+        """The reply link has gone while the connection lives: it is being rebuilt."""
+        if self.state is not _State.READY or self._generation is None:
+            return
+        self._machine.fire(_Event.REPLY_LOST)
+        self._on_ready(None)
+        self._hold(self._generation.take_pending())
+        self._arm_deadline()
+
+    # -- inner ---------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        attempt = failover.next_attempt(self._failover, self.port.rng)
+        self._failover = attempt.state
+        LOG.debug("Connecting to %s", attempt.host)
+        self._arm_deadline()
+        self.port.connect(attempt.host)
+
+    def _arm_deadline(self) -> None:
+        self._stop_timer()
+        self._timer = self.port.call_later(self.settings.connect_timeout, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        doing = {_State.CONNECTING: "TCP or TLS", _State.OPENING: "AMQP Open",
+                 _State.ATTACHING: "the reply link"}.get(self.state, self.state.value)
+        self._lost(exceptions.ConnectionFailed(
+            f"no answer within {self.settings.connect_timeout:g} s while waiting for {doing}",
+            host=self.host))
+
+    def _describe(self, name: str | None, text: str | None) -> exceptions.AmqpError:
+        default = (exceptions.ConnectionLost if self._generation is not None
+                   else exceptions.ConnectionFailed)
+        if name is None and text and "unauthorized-access" in text:
+            name = "amqp:unauthorized-access"
+        return exceptions.from_condition(name, text, default=default, host=self.host)
+
+    def _lost(self, error: exceptions.AmqpError) -> None:
+        """The physical connection is gone, or could not be made."""
+        self._stop_timer()
+        self._loss = None
+        established = self.state is _State.READY
+        state = self._machine.fire(_Event.LOST)
+        self.port.disconnect()
+        if self._generation is not None:
+            if established:
+                self._on_ready(None)
+            generation, self._generation = self._generation, None
+            self._hold(generation.lost(error))
+            for subscription in self._subscriptions:
+                subscription.connection_lost()
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.destroy()
+        if state is _State.CLOSED:
+            self._closed(error)
+            return
+        self._back_off(error, established)
+
+    def _back_off(self, error: exceptions.AmqpError, established: bool) -> None:
+        self.last_error = error
+        before = self._failover
+        self._failover = (failover.lost if established else failover.failed)(before, error)
+        attempt = failover.next_attempt(self._failover, self.port.rng)
+        LOG.warning("%s %s: %s; trying %s in %.1f s",
+                    "Lost connection to" if established else "Can't connect to",
+                    before.current, error, attempt.host, attempt.delay)
+        if not established and self._failover.failures % len(self._failover.hosts) == 0:
+            # every host has been tried: that is one attempt for those who wait
+            self._fail_once(error)
+        self._timer = self.port.call_later(attempt.delay, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        self._machine.fire(_Event.RETRY)
+        self._connect()
+
+    def _closed(self, error: exceptions.AmqpError) -> None:
+        for op in self._take_waiting():
+            op.fail(error)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed()
+
+    def _hold(self, operations: list[Operation]) -> None:
+        for op in operations:
+            op.owner = self
+            self._waiting[id(op)] = op
+
+    def _take_waiting(self) -> list[Operation]:
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        return waiting
+
+    def _fail_once(self, error: BaseException) -> None:
+        for key, op in list(self._waiting.items()):
+            if op.retry.may_retry(error) or (op.retry.left is None):
+                if not op.retry.exhausted:
+                    op.retry = op.retry.spent()
+            else:
+                del self._waiting[key]
+                op.fail(error)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now = self.port.now()
+        for key, op in list(self._waiting.items()):
+            if op.deadline.expired(now):
+                del self._waiting[key]
+                op.fail(expired(op, self.host))
+        busy = bool(self._waiting)
+        delay = max(SWEEP_INTERVAL, self.settings.default_sender_link_timeout / 4)
+        if self._generation is not None:
+            busy = self._generation.sweep(now) or busy
+            if now - self._purged_at >= delay:
+                self._purged_at = now
+                self._generation.purge(now)
+        if busy or (self._generation is not None and self._generation.sender_count):
+            self._sweeper = self.port.call_later(SWEEP_INTERVAL if busy else delay, self._sweep)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

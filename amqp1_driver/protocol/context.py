@@ -1,0 +1,72 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What application threads need to know of a connection to encode for it.
+
+The I/O thread makes one :class:`BusContext` each time the connection becomes
+ready and publishes it by one assignment.  It is never changed, only its caches
+fill; a message encoded for an older generation is encoded again before it is
+sent.
+"""
+
+from dataclasses import dataclass, field
+
+from amqp1_driver.addressing.base import Addresser, Destination, Node, Service
+from amqp1_driver.addressing.peer import BusProfile, Peer
+from amqp1_driver.codec import Template
+
+#: addresses whose encoded form is kept; more than that and all are made anew
+CACHE_LIMIT = 20000
+
+
+@dataclass(slots=True)
+class BusContext:
+    """One generation of the connection, for any thread.
+
+    :param generation: counts up with every connection and reply address
+    :param host: ``hostname:port``, for logs
+    :param reply_address: where replies to us go, as the bus assigned it
+    """
+
+    generation: int
+    host: str
+    peer: Peer
+    profile: BusProfile
+    addresser: Addresser
+    reply_address: str
+    _nodes: dict[Destination, Node] = field(default_factory=dict)
+    _templates: dict[tuple[Destination, bool], tuple[str, Template]] = field(default_factory=dict)
+
+    def node(self, destination: Destination) -> Node:
+        """Where messages for a destination go on this bus."""
+        node = self._nodes.get(destination)
+        if node is None:
+            if len(self._nodes) >= CACHE_LIMIT:
+                self._nodes.clear()
+            node = self._nodes[destination] = self.addresser.target(destination)
+        return node
+
+    def template(self, destination: Destination, wants_reply: bool) -> tuple[str, Template]:
+        """Address and encoder of messages for a destination."""
+        key = (destination, wants_reply)
+        found = self._templates.get(key)
+        if found is None:
+            if len(self._templates) >= CACHE_LIMIT:
+                self._templates.clear()
+            address = self.node(destination).address
+            # a call's message is worth nothing once its caller is gone
+            durable = self.profile.durable and not wants_reply and (
+                not destination.fanout or destination.service is Service.NOTIFY)
+            template = Template(address, self.reply_address if wants_reply else None,
+                                durable=durable)
+            found = self._templates[key] = (address, template)
+        return found

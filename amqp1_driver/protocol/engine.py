@@ -1,0 +1,435 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One physical AMQP 1.0 connection: pyngus with deliveries as plain bytes.
+
+pyngus keeps the life cycle of connection, sessions, links and SASL.  What it
+does with messages does not fit this driver: it decodes each into a
+``proton.Message``, buffers sends without credit and says nothing of links
+whose session was ended by the peer.  So the link classes here replace exactly
+those three things.  How single deliveries reach proton is behind
+:class:`DeliveryPath`, which has two implementations: ``fastpath`` (proton's C
+functions) and ``publicpath`` (proton's documented Python API).
+
+Sans-I/O; every object lives on the I/O thread.  Handlers are called from
+:meth:`Engine.process` only.
+"""
+
+import logging
+from typing import Any, Protocol
+
+import proton
+import pyngus
+from pyngus import link as pyngus_link
+
+from amqp1_driver.addressing.peer import Peer
+from amqp1_driver.policy.outcome import Disposition, Outcome
+from amqp1_driver.protocol import publicpath
+
+try:
+    from amqp1_driver.protocol import fastpath
+
+    _FAST: Any = fastpath
+except ImportError:  # pragma: no cover - another proton than those known
+    _FAST = None
+
+LOG = logging.getLogger(__name__)
+
+
+class EngineHandler(Protocol):
+    """What an :class:`Engine` tells of the connection itself."""
+
+    def engine_opened(self, peer: Peer) -> None: ...
+    def engine_failed(self, reason: str) -> None: ...
+    def engine_closed(self, name: str | None, description: str | None) -> None: ...
+
+
+class LinkHandler(Protocol):
+    """What a link tells its owner."""
+
+    def link_attached(self) -> None: ...
+    def link_detached(self, name: str | None, description: str | None) -> None: ...
+
+
+class SenderHandler(LinkHandler, Protocol):
+    def link_credit(self) -> None: ...
+    def link_outcome(self, key: int, disposition: Disposition) -> None: ...
+
+
+class ReceiverHandler(LinkHandler, Protocol):
+    def link_delivery(self, key: int, data: bytes, settled: bool) -> None: ...
+
+
+class DeliveryPath(Protocol):
+    """The four operations on deliveries, and the pump of proton's events."""
+
+    def pump(self, connection: "EngineConnection") -> bool: ...
+    def credit(self, link: Any) -> int: ...
+    def send(self, link: "EngineSender", data: bytes, settled: bool) -> int: ...
+    def forget(self, link: "EngineSender", key: int) -> None: ...
+    def settle(self, link: "EngineReceiver", key: int, outcome: Outcome) -> bool: ...
+    def flow(self, link: "EngineReceiver", credit: int) -> None: ...
+
+
+def default_path() -> Any:
+    """The fast path where this proton has it, otherwise the public one."""
+    return _FAST or publicpath
+
+
+def _condition(pn_condition: Any) -> tuple[str | None, str | None]:
+    if pn_condition is None:
+        return None, None
+    return pn_condition.name, pn_condition.description
+
+
+class _Link:
+    """What the two link classes add alike to pyngus's."""
+
+    handler: Any
+    path: Any
+    _pn_link: Any
+    _connection: Any
+    close: Any
+
+    def _setup(self, handler: LinkHandler, path: Any) -> None:
+        self.handler = handler
+        self.path = path
+        self.unsettled: dict[int, Any] = {}
+        self.next_key = 0
+        self._told = False
+        # plain attributes: proton's wrapper objects look theirs up in C
+        self.impl = self._pn_link._impl
+
+    def _session_closed(self) -> None:
+        # pyngus does nothing here for links that were attached
+        self._failed = True
+        condition = self._pn_link.session.remote_condition
+        self._detached(*(_condition(condition) if condition else ("amqp:session:ended", None)))
+
+    def _ep_active(self) -> None:
+        if not self._refused():
+            self.handler.link_attached()
+
+    def _refused(self) -> bool:
+        """A peer that refuses a link attaches with a null terminus, then
+        detaches (AMQP 1.0, 2.6.3): the detach will tell why."""
+        pn_link = self._pn_link
+        terminus = pn_link.remote_target if pn_link.is_sender else pn_link.remote_source
+        return bool(terminus.type == proton.Terminus.UNSPECIFIED)
+
+    def _ep_need_close(self) -> None:
+        self._detached(*_condition(self._pn_link.remote_condition))
+
+    def _ep_closed(self) -> None:
+        self._detached(None, None)
+        if self._connection is not None:
+            self._connection.retire(self)
+
+    def _link_failed(self, error: str) -> None:
+        self._detached("amqp:internal-error", error)
+
+    def _detached(self, name: str | None, description: str | None) -> None:
+        if not self._told:
+            self._told = True
+            self.unsettled.clear()
+            self.handler.link_detached(name, description)
+
+    def release(self) -> None:
+        """Close our end; the owner hears no more of this link.
+
+        proton's link is freed once the peer has closed its end too: before
+        that its name and handle must not be used again.
+        """
+        self._told = True
+        self.unsettled.clear()
+        if self._connection is None:
+            return
+        self.path.unlink(self._connection, self)
+        self.close()
+        if self._failed or self._pn_link.session.context.ended:
+            self._connection.retire(self)
+
+
+class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
+    """Outgoing link: bytes out, outcomes in."""
+
+    @property
+    def credit(self) -> int:
+        return int(self.path.credit(self))
+
+    @property
+    def target(self) -> str | None:
+        return self._pn_link.remote_target.address  # type: ignore[no-any-return]
+
+    def transfer(self, data: bytes, settled: bool) -> int:
+        """Hand one encoded message to proton.  The caller has seen credit.
+
+        :returns: the key under which the outcome is told
+        """
+        return int(self.path.send(self, data, settled))
+
+    def forget(self, key: int) -> None:
+        """Settle without waiting any longer for the outcome."""
+        self.path.forget(self, key)
+
+    def _process_delivery(self, pn_delivery: Any) -> None:
+        publicpath.outcome(self, pn_delivery)
+
+    def _process_credit(self) -> None:
+        self.handler.link_credit()
+
+
+class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
+    """Incoming link: bytes in, outcomes out."""
+
+    @property
+    def source(self) -> str | None:
+        return self._pn_link.remote_source.address  # type: ignore[no-any-return]
+
+    def grant(self, credit: int) -> None:
+        """Give the peer that much more link credit (2.6.7)."""
+        self.path.flow(self, credit)
+
+    def settle(self, key: int, outcome: Outcome) -> bool:
+        """Settle a delivery with an outcome; False if it is no longer known."""
+        return bool(self.path.settle(self, key, outcome))
+
+    def drain(self) -> None:
+        """Ask the peer to use up or give back its credit (2.6.7)."""
+        self._pn_link.drain(0)
+
+    def _process_delivery(self, pn_delivery: Any) -> None:
+        publicpath.delivery(self, pn_delivery)
+
+
+class EngineConnection(pyngus.Connection):  # type: ignore[misc]
+    """pyngus's connection with our pump of events in front of its own."""
+
+    path: Any = None
+    scratch: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.links: dict[int, Any] = {}
+        self._retired: list[Any] = []
+        super().__init__(*args, **kwargs)
+
+    def process(self, now: float) -> float:
+        busy = self.path.pump(self)
+        deadline = self._next_deadline
+        if busy or self._error or not deadline or now >= deadline:
+            # SASL, timers, tick, end of connection: rare, so left to pyngus
+            deadline = super().process(now)
+        self._bury()
+        return float(deadline)
+
+    def dispatch(self, pn_event: Any) -> None:
+        """pyngus's own treatment of one event, in its order."""
+        if pn_event.type == proton.Event.LINK_REMOTE_DETACH:
+            # pyngus knows only detaches that close the link
+            link = pn_event.link.context
+            if link:
+                link._ep_need_close()
+            return
+        _ = (
+            pyngus_link._Link._handle_proton_event(pn_event, self)
+            or self._handle_proton_event(pn_event)
+            or pyngus_link._SessionProxy._handle_proton_event(pn_event, self)
+        )
+
+    def retire(self, link: Any) -> None:
+        self._retired.append(link)
+
+    def _bury(self) -> None:
+        # pyngus's destroy() must not be called from a callback
+        while self._retired:
+            link = self._retired.pop()
+            if link._pn_link is not None and link._connection is not None:
+                self.path.unlink(self, link)
+                link.destroy()
+
+
+class EngineSession(pyngus_link._SessionProxy):  # type: ignore[misc]
+    """A session that may stand without links, and knows when the peer ended it."""
+
+    _pn_session: Any
+    _connection: Any
+
+    def __init__(self, name: str, connection: Any) -> None:
+        self.ended = False
+        super().__init__(name, connection)
+
+    @property
+    def links(self) -> int:
+        """How many links are open on it."""
+        return len(self._links)
+
+    def link_destroyed(self, link: Any) -> None:
+        self._links.discard(link)
+
+    def _ep_need_close(self) -> None:
+        self.ended = True
+        super()._ep_need_close()
+        self._pn_session.close()
+
+    def let_go(self) -> None:
+        """Cut the cycle through proton's attachments, which is never collected."""
+        self._pn_session.context = None
+        self._pn_session = None
+        self._connection = None
+
+
+class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
+    """One physical connection, from Open to Close.
+
+    :param container: container-id of the Open frame
+    :param properties: pyngus connection properties
+    :param handler: whom to tell
+    :param path: module that serves deliveries; None: the best there is
+    """
+
+    def __init__(self, container: str, properties: dict[str, Any], handler: EngineHandler,
+                 path: Any = None) -> None:
+        self.path = path or default_path()
+        self._handler: EngineHandler | None = handler
+        self._connection: Any
+        # Container.create_connection() would build pyngus's own class
+        self._connection = EngineConnection(pyngus.Container(container), container, self,
+                                            properties)
+        self._connection.path = self.path
+        self._sessions: list[EngineSession] = []
+
+    # -- connection -------------------------------------------------------
+
+    def open(self) -> None:
+        self._connection.open()
+
+    def close(self) -> None:
+        """Close links and connection in order; the links' owners hear no more."""
+        self._mute()
+        self._connection.close()
+
+    def _mute(self) -> None:
+        connection = self._connection
+        for links in (connection._sender_links, connection._receiver_links):
+            for link in links.values():
+                link._told = True
+
+    def receive(self, data: Any) -> None:
+        """Bytes from the peer."""
+        view = memoryview(data)
+        while view:
+            taken = self._connection.process_input(bytes(view))
+            if taken <= 0:
+                return
+            view = view[taken:]
+
+    def receive_eof(self) -> None:
+        self._connection.close_input()
+
+    def process(self, now: float) -> float:
+        """Handle what has happened; returns when to be called again (0: no matter)."""
+        return float(self._connection.process(now))
+
+    def output(self) -> memoryview | None:
+        data = self._connection.output_data()
+        return None if data is None else memoryview(data)
+
+    def output_written(self, count: int) -> None:
+        self._connection.output_written(count)
+
+    def destroy(self) -> None:
+        """Free everything; only outside of callbacks."""
+        self._handler = None
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        connection.links.clear()
+        connection.destroy()
+        for session in self._sessions:
+            session.let_go()
+        self._sessions.clear()
+
+    # -- sessions and links ------------------------------------------------
+
+    def session(self) -> EngineSession:
+        """Begin a session (2.5.1)."""
+        session = EngineSession(f"session-{len(self._sessions)}", self._connection)
+        self._sessions.append(session)
+        session.open()
+        return session
+
+    def sender(self, session: EngineSession, name: str, target: str | None, handler: SenderHandler,
+               *, settled: bool = False, source: str = "", paired: bool = False) -> EngineSender:
+        """Attach a sending link; target None is the anonymous terminus."""
+        pn_link = session._pn_session.sender(name)
+        link = EngineSender(self._connection, pn_link)
+        self._connection._sender_links[name] = link
+        properties = {"snd-settle-mode": "settled" if settled else "mixed"}
+        self._attach(session, link, handler, (target or "", source or target or ""), properties,
+                     paired)
+        return link
+
+    def receiver(self, session: EngineSession, name: str, source: str | None,
+                 handler: ReceiverHandler, *, settled: bool = False, capability: str | None = None, target: str = "",
+                 paired: bool = False) -> EngineReceiver:
+        """Attach a receiving link; source None asks for a dynamic node (3.5.3)."""
+        pn_link = session._pn_session.receiver(name)
+        link = EngineReceiver(self._connection, pn_link)
+        self._connection._receiver_links[name] = link
+        if capability is not None:
+            pn_link.source.capabilities.put_object(proton.symbol(capability))
+            pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
+        properties = {"snd-settle-mode": "settled"} if settled else {}
+        self._attach(session, link, handler, (target or source or "", source), properties, paired)
+        return link
+
+    def _attach(self, session: EngineSession, link: Any, handler: LinkHandler,
+                addresses: tuple[str, str | None], properties: dict[str, str],
+                paired: bool) -> None:
+        session._links.add(link)
+        link._setup(handler, self.path)
+        link.configure(addresses[0], addresses[1], None, properties)
+        if paired:
+            link._pn_link.properties = {proton.symbol("paired"): True}
+        self.path.link(self._connection, link)
+        link.open()
+
+    # -- pyngus's callbacks ------------------------------------------------
+
+    def connection_active(self, connection: Any) -> None:
+        pn = connection.pn_connection
+        peer = Peer.from_open(pn.remote_properties, pn.remote_offered_capabilities)
+        if self._handler:
+            self._handler.engine_opened(peer)
+
+    def connection_failed(self, connection: Any, error: str) -> None:
+        # pyngus repeats this at each process(): the owner lets go at the first
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_failed(str(error))
+
+    def connection_remote_closed(self, connection: Any, pn_condition: Any) -> None:
+        self.close()  # answers the peer's Close (2.7.9)
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_closed(*_condition(pn_condition))
+
+    def connection_closed(self, connection: Any) -> None:
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_closed(None, None)
+
+    def sender_requested(self, connection: Any, handle: str, *args: Any) -> None:
+        connection.reject_sender(handle)
+
+    def receiver_requested(self, connection: Any, handle: str, *args: Any) -> None:
+        connection.reject_receiver(handle)

@@ -1,0 +1,139 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What stands and falls with one physical connection.
+
+Made when the peer's Open frame has come: chooses how to treat this bus, attaches
+the reply link, and once that has an address, publishes a context and lets
+messages and subscriptions through.  Lives on the I/O thread.
+"""
+
+import logging
+from typing import Protocol
+
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import AddressConfig, Node
+from amqp1_driver.addressing.peer import Peer, ReplyKind, choose, make_addresser
+from amqp1_driver.addressing.rabbitmq import reply_node
+from amqp1_driver.options import Settings
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.context import BusContext
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.link import Scheduler
+from amqp1_driver.protocol.links import Links, Sessions
+from amqp1_driver.protocol.operation import Operation
+from amqp1_driver.protocol.provision import Provisioner
+from amqp1_driver.protocol.receiver import Subscription
+from amqp1_driver.protocol.reply import Replies
+
+LOG = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """The logical connection, as far as this module needs it."""
+
+    settings: Settings
+    addresses: AddressConfig
+    unique: str
+    generations: int
+    link_retry: Retry
+
+    @property
+    def port(self) -> Scheduler: ...
+    @property
+    def host(self) -> str: ...
+    def reply_ready(self, context: BusContext) -> None: ...
+    def reply_lost(self, error: exceptions.AmqpError) -> None: ...
+
+
+class Generation:
+    """The reply link, and all other links, of one engine."""
+
+    def __init__(self, owner: Owner, engine: Engine, peer: Peer) -> None:
+        self._owner = owner
+        self._engine = engine
+        self._host = owner.host
+        self.peer = peer
+        settings = owner.settings
+        self.profile = choose(peer, settings.addressing_mode)
+        self._addresser = make_addresser(self.profile, owner.addresses)
+        self._sessions = Sessions(engine, self.profile.session_per_receiver,
+                                  self.profile.max_sessions)
+        self._provisioner: Provisioner | None = None
+        if self.profile.provision:
+            self._provisioner = Provisioner(owner.port, self._host, settings.connect_timeout)
+        self._node = (reply_node(owner.unique) if self.profile.reply is ReplyKind.EXCLUSIVE
+                      else None)
+        self.replies = Replies(
+            owner.port, self._host, owner.link_retry, self.profile.reply, self._node,
+            lambda: self._sessions.shared("replies"), settings.reply_link_credit,
+            self._reply_ready, owner.reply_lost)
+        self._links: Links | None = None
+
+    def attach_replies(self) -> None:
+        """First of all a reply address: without it no call can be encoded."""
+        if self._provisioner is None:
+            self.replies.attach(self._engine)
+            return
+        self._provisioner.attach(self._engine, self._sessions.shared("replies"))
+        node = self._node or Node("")
+        self._provisioner.ensure(node.declare, self._declared)
+
+    def _declared(self, error: BaseException | None) -> None:
+        if error is None:
+            self.replies.attach(self._engine)
+        else:
+            LOG.error("The reply queue can't be declared on %s: %s", self._host, error)
+
+    def _reply_ready(self, address: str) -> None:
+        owner = self._owner
+        owner.generations += 1
+        context = BusContext(owner.generations, self._host, self.peer, self.profile,
+                             self._addresser, address)
+        if self._links is None:
+            self._links = Links(owner.port, owner.settings, owner.link_retry, self._engine,
+                                context, self._sessions, self._provisioner)
+        self._links.context = context
+        owner.reply_ready(context)
+
+    def send(self, op: Operation) -> None:
+        assert self._links is not None
+        self._links.send(op)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        assert self._links is not None
+        self._links.subscribe(subscription)
+
+    def sweep(self, now: float) -> bool:
+        return self._links is not None and self._links.sweep(now)
+
+    def purge(self, now: float) -> None:
+        if self._links is not None:
+            self._links.purge(now)
+
+    @property
+    def sender_count(self) -> int:
+        return self._links.sender_count if self._links is not None else 0
+
+    def take_pending(self) -> list[Operation]:
+        return self._links.take_pending() if self._links is not None else []
+
+    def lost(self, error: BaseException) -> list[Operation]:
+        """The connection has gone; returns what was never sent."""
+        waiting: list[Operation] = []
+        if self._links is not None:
+            waiting = self._links.lost(error)
+        elif self._provisioner is not None:
+            self._provisioner.connection_lost(error)
+        self.replies.fail_waiting(error, {id(op) for op in waiting})
+        self.replies.connection_lost()
+        return waiting

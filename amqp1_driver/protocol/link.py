@@ -1,0 +1,145 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What senders and receivers have in common: one link and its state table.
+
+Lives on the I/O thread.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from amqp1_driver import exceptions
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.states import LINK, LinkEvent, LinkState, Machine
+
+LOG = logging.getLogger(__name__)
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The clock and timers of the loop that runs us, and a source of jitter."""
+
+    rng: random.Random
+
+    def now(self) -> float: ...
+    def call_later(self, delay: float, fn: Callable[[], None]) -> Cancellable: ...
+
+
+class Link:
+    """A link that is attached again after a refusal, until it is detached by us.
+
+    :param scheduler: clock and timers
+    :param host: ``hostname:port``, for logs and errors
+    :param retry: schedule of the waits between attempts to attach
+    """
+
+    def __init__(self, scheduler: Scheduler, host: str, retry: Retry) -> None:
+        self.scheduler = scheduler
+        self.host = host
+        self.address: str | None = None
+        self.link: Any = None
+        self._machine = Machine(LINK, LinkState.DETACHED)
+        self._retry = self._fresh = retry
+        self._timer: Cancellable | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def state(self) -> LinkState:
+        return self._machine.state
+
+    @property
+    def attached(self) -> bool:
+        return self._machine.state is LinkState.ATTACHED
+
+    def attach(self, engine: Engine) -> None:
+        """Open the link on this physical connection."""
+        self._engine = engine
+        self._machine.fire(LinkEvent.ATTACH)
+        self.link = self._open(engine)
+
+    def detach(self) -> None:
+        """Close the link for good."""
+        self._stop_timer()
+        self._machine.fire(LinkEvent.DETACH)
+        if self.link is not None:
+            self._release()
+            self._machine.fire(LinkEvent.REMOTE_DETACHED)
+
+    def connection_lost(self) -> None:
+        """The physical connection is gone and all that was on it."""
+        self._stop_timer()
+        self._machine.fire(LinkEvent.CONNECTION_LOST)
+        self.link = None
+        self._engine = None
+
+    # -- told by the engine -----------------------------------------------
+
+    def link_attached(self) -> None:
+        self._machine.fire(LinkEvent.REMOTE_ATTACHED)
+        self._retry = self._fresh
+        self._attached()
+
+    def link_detached(self, name: str | None, description: str | None) -> None:
+        was_attached = self.attached
+        self._machine.fire(LinkEvent.REMOTE_DETACHED)
+        self._release()
+        error = exceptions.from_condition(
+            name, description, default=exceptions.LinkFailed, host=self.host,
+            address=self.address)
+        delay = self._retry.delay(self.scheduler.rng)
+        self._retry = self._retry.spent()
+        LOG.warning("Link to %s on %s was %s by the peer: %s; again in %.1f s",
+                    self.address, self.host, "detached" if was_attached else "refused",
+                    error, delay)
+        self._detached(error, was_attached)
+        if self.state is LinkState.REATTACH_WAIT:
+            self._timer = self.scheduler.call_later(delay, self._reattach)
+
+    def _reattach(self) -> None:
+        self._timer = None
+        if self._engine is None or not self._wanted():
+            self._machine.fire(LinkEvent.DETACH)
+            return
+        self._machine.fire(LinkEvent.RETRY)
+        self.link = self._open(self._engine)
+
+    def _release(self) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.release()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- for the subclasses -------------------------------------------------
+
+    def _open(self, engine: Engine) -> Any:
+        raise NotImplementedError
+
+    def _attached(self) -> None:
+        raise NotImplementedError
+
+    def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
+        raise NotImplementedError
+
+    def _wanted(self) -> bool:
+        """Whether the link is worth attaching again."""
+        return True

@@ -1,0 +1,265 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""All links of one generation of the connection, apart from the reply link.
+
+Chooses the sender for a message, has nodes declared first where the bus wants
+that, spreads receivers over sessions, and tidies up.  Lives on the I/O thread.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import Destination, Node
+from amqp1_driver.options import Settings
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.context import BusContext
+from amqp1_driver.protocol.engine import Engine, EngineSession
+from amqp1_driver.protocol.link import Scheduler
+from amqp1_driver.protocol.operation import Operation, Request
+from amqp1_driver.protocol.provision import Provisioner
+from amqp1_driver.protocol.receiver import Receiver, Subscription
+from amqp1_driver.protocol.sender import Sender
+
+LOG = logging.getLogger(__name__)
+
+
+class Sessions:
+    """Hands out sessions: one for all senders, one or more for receivers.
+
+    A session that the peer ended is replaced at the next request.
+    """
+
+    def __init__(self, engine: Engine, per_receiver: bool, limit: int) -> None:
+        self._engine = engine
+        self._per_receiver = per_receiver
+        # one is the senders', one the reply link's and management's
+        self._limit = max(1, limit - 2)
+        self._shared: dict[str, EngineSession] = {}
+        self._receivers: list[EngineSession] = []
+        self._next = 0
+
+    def shared(self, use: str) -> EngineSession:
+        session = self._shared.get(use)
+        if session is None or session.ended:
+            session = self._shared[use] = self._engine.session()
+        return session
+
+    def for_receiver(self) -> EngineSession:
+        if not self._per_receiver:
+            return self.shared("receivers")
+        self._receivers = [s for s in self._receivers if not s.ended]
+        free = [s for s in self._receivers if not s.links]
+        if free:
+            return free[0]
+        if len(self._receivers) < self._limit:
+            self._receivers.append(self._engine.session())
+            return self._receivers[-1]
+        return min(self._receivers, key=lambda s: s.links)
+
+
+class Gate:
+    """Operations that wait until the nodes of their destination are declared."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.waiting: OrderedDict[int, Operation] = OrderedDict()
+
+    def cancel(self, op: Operation) -> None:
+        self.waiting.pop(id(op), None)
+
+
+class Links:
+    """Senders and subscriptions on one physical connection."""
+
+    def __init__(self, scheduler: Scheduler, settings: Settings, retry: Retry, engine: Engine,
+                 context: BusContext, sessions: Sessions,
+                 provisioner: Provisioner | None) -> None:
+        self._scheduler = scheduler
+        self._settings = settings
+        self._retry = retry
+        self._engine = engine
+        self.context = context
+        self._sessions = sessions
+        self._provisioner = provisioner
+        self._senders: dict[str | None, Sender] = {}
+        self._busy: dict[Sender, None] = {}
+        self._gates: dict[Destination, Gate] = {}
+        self._names = 0
+        self._purged_at = scheduler.now()
+
+    # -- sending -----------------------------------------------------------------
+
+    def send(self, op: Operation) -> None:
+        """Route one operation; it has been encoded for some generation."""
+        if op.generation != self.context.generation:
+            op.bind(self.context, self._scheduler.now())
+        if isinstance(op, Request):
+            if self._provisioner is not None:
+                node = self.context.node(op.destination)
+                if node.declare and not self._provisioner.known(node):
+                    self._wait_for_node(op, node)
+                    return
+            address = None if self.context.profile.anonymous else op.address
+        else:
+            address = None if self.context.profile.anonymous_replies else op.address
+        sender = self._senders.get(address)
+        if sender is None:
+            sender = self._attach_sender(address)
+        sender.submit(op)
+        if not sender.idle:
+            self._busy[sender] = None
+
+    def _attach_sender(self, address: str | None) -> Sender:
+        self._names += 1
+        sender = Sender(self._scheduler, self.context.host, self._retry, address,
+                        f"send.{self._names}.{address or 'any'}",
+                        lambda: self._sessions.shared("senders"),
+                        resend_released=self._settings.resend_released,
+                        on_returned=self._returned)
+        self._senders[address] = sender
+        sender.attach(self._engine)
+        return sender
+
+    def _returned(self, op: Operation) -> None:
+        """Nobody took it: its queue may have been deleted since it was declared."""
+        if self._provisioner is not None and isinstance(op, Request):
+            self._provisioner.forget(self.context.node(op.destination))
+
+    def _wait_for_node(self, op: Request, node: Node) -> None:
+        gate = self._gates.get(op.destination)
+        new = gate is None
+        if gate is None:
+            gate = self._gates[op.destination] = Gate(node)
+        op.owner = gate
+        gate.waiting[id(op)] = op
+        if new and self._provisioner is not None:
+            self._provisioner.ensure(node.declare,
+                                     lambda error: self._open_gate(op.destination, error))
+
+    def _open_gate(self, destination: Destination, error: BaseException | None) -> None:
+        gate = self._gates.pop(destination, None)
+        if gate is None:
+            return
+        for op in list(gate.waiting.values()):
+            if error is None:
+                self.send(op)
+            else:
+                op.fail(error)
+
+    # -- receiving ---------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Attach the links of a subscription, declaring what they read first."""
+        addresser = self.context.addresser
+        try:
+            nodes = [node for destination in subscription.destinations
+                     for node in addresser.sources(
+                         # the bus may still hold what an earlier connection left
+                         destination, pool=subscription.pool,
+                         unique=f"{subscription.unique}-{self.context.generation}")]
+        except exceptions.UnsupportedFeature as error:
+            subscription.refused(error)
+            return
+        if self._provisioner is None:
+            self._attach_receivers(subscription, nodes)
+            return
+        declare = tuple(d for node in nodes for d in node.declare)
+        self._provisioner.ensure(
+            declare, lambda error: self._provisioned(subscription, nodes, error))
+
+    def _provisioned(self, subscription: Subscription, nodes: list[Node],
+                     error: BaseException | None) -> None:
+        if subscription.stopping:
+            return
+        if error is None:
+            self._attach_receivers(subscription, nodes)
+            return
+        subscription.last_error = error
+        if isinstance(error, exceptions.LinkFailed):
+            delay = self._retry.delay(self._scheduler.rng)
+            LOG.error("Can't subscribe: %s; again in %.1f s", error, delay)
+            self._scheduler.call_later(delay, lambda: self._again(subscription))
+
+    def _again(self, subscription: Subscription) -> None:
+        if not subscription.stopping and not subscription.receivers and self._alive:
+            self.subscribe(subscription)
+
+    _alive = True
+
+    def _attach_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
+        for node in nodes:
+            self._names += 1
+            subscription.receivers.append(Receiver(
+                self._scheduler, self.context.host, self._retry, node,
+                f"receive.{self._names}.{node.address}", self._sessions.for_receiver,
+                subscription.credit, subscription.sink, subscription.changed,
+                self._prepare))
+        for receiver in subscription.receivers:
+            receiver.attach(self._engine)
+
+    def _prepare(self, node: Node, attach: Callable[[], None]) -> None:
+        """Before a link is attached again: its queue may have been deleted."""
+        if self._provisioner is None or not node.declare:
+            attach()
+            return
+        self._provisioner.forget(node)
+        self._provisioner.ensure(node.declare, lambda error: attach())
+
+    # -- upkeep ------------------------------------------------------------------
+
+    def sweep(self, now: float) -> bool:
+        """Coarse timer; True while anything is under way."""
+        for sender in list(self._busy):
+            sender.sweep(now, self._settings.blocked_warning_interval)
+            if sender.idle:
+                del self._busy[sender]
+        return bool(self._busy or self._gates)
+
+    def purge(self, now: float) -> None:
+        """Detach senders that were not used for long."""
+        limit = now - self._settings.default_sender_link_timeout
+        for address, sender in list(self._senders.items()):
+            if sender.idle and sender.last_used <= limit:
+                LOG.debug("Sender link to %s on %s is idle and detached", address, sender.host)
+                sender.detach()
+                del self._senders[address]
+
+    @property
+    def sender_count(self) -> int:
+        return len(self._senders)
+
+    def fail_once(self, error: BaseException) -> None:
+        for sender in self._senders.values():
+            sender.fail_once(error)
+
+    def take_pending(self) -> list[Operation]:
+        """What has not been sent, oldest first for each address; it leaves the senders."""
+        waiting = [op for sender in self._senders.values() for op in sender.take_pending()]
+        for gate in self._gates.values():
+            waiting.extend(gate.waiting.values())
+        self._gates.clear()
+        return waiting
+
+    def lost(self, cause: BaseException) -> list[Operation]:
+        """The connection is gone; returns what was not sent."""
+        self._alive = False
+        waiting = self.take_pending()
+        for sender in self._senders.values():
+            sender.lost(cause)
+        self._senders.clear()
+        self._busy.clear()
+        if self._provisioner is not None:
+            self._provisioner.connection_lost(cause)
+        return waiting

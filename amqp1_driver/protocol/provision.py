@@ -1,0 +1,188 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Declares queues, exchanges and bindings on a bus that has to be told.
+
+RabbitMQ's management over AMQP 1.0: a pair of links of one name with the
+address ``/management``, over which requests and responses are messages:
+subject = method or status, to = path.  Every request has a deadline, for
+during an alarm the broker answers none.  Lives on the I/O thread.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import quote
+
+from amqp1_driver import codec, exceptions
+from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Node, Queue
+from amqp1_driver.policy.outcome import Disposition, Outcome
+from amqp1_driver.protocol.engine import Engine, EngineReceiver, EngineSender, EngineSession
+from amqp1_driver.protocol.link import Cancellable, Scheduler
+
+LOG = logging.getLogger(__name__)
+
+ADDRESS = "/management"
+NAME = "management-link-pair"
+_REPLY_TO = "$me"
+_CREDIT = 100
+_SUCCESS = ("200", "201", "204")
+
+Done = Callable[[BaseException | None], None]
+
+
+def request(declaration: Declaration) -> tuple[str, str, object]:
+    """Method, path and body that declare a node."""
+    if isinstance(declaration, Queue):
+        return "PUT", f"/queues/{quote(declaration.name, safe='')}", {
+            "durable": declaration.durable, "exclusive": declaration.exclusive,
+            "auto_delete": declaration.auto_delete, "arguments": dict(declaration.arguments)}
+    if isinstance(declaration, Exchange):
+        return "PUT", f"/exchanges/{quote(declaration.name, safe='')}", {
+            "type": declaration.type, "durable": declaration.durable,
+            "auto_delete": declaration.auto_delete, "internal": False, "arguments": {}}
+    assert isinstance(declaration, Binding)
+    return "POST", "/bindings", {
+        "source": declaration.exchange, "destination_queue": declaration.queue,
+        "binding_key": declaration.key, "arguments": {}}
+
+
+class Provisioner:
+    """Declares each node once per connection, in order, and tells when it is there.
+
+    :param timeout: for each request, seconds
+    """
+
+    def __init__(self, scheduler: Scheduler, host: str, timeout: float) -> None:
+        self._scheduler = scheduler
+        self._host = host
+        self._timeout = timeout
+        self._sender: EngineSender | None = None
+        self._receiver: EngineReceiver | None = None
+        self._outside: dict[str, tuple[Declaration, Cancellable]] = {}
+        self._queue: list[Declaration] = []
+        self._known: set[Declaration] = set()
+        self._waiters: list[tuple[set[Declaration], Done]] = []
+        self._ids = 0
+
+    def attach(self, engine: Engine, session: EngineSession) -> None:
+        self._receiver = engine.receiver(session, NAME, ADDRESS, self, settled=True,
+                                         target=_REPLY_TO, paired=True)
+        self._sender = engine.sender(session, NAME, ADDRESS, self, settled=True,
+                                     source=_REPLY_TO, paired=True)
+
+    def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
+        """Call ``done`` with None once all are declared, or with the error."""
+        missing = [d for d in declare if d not in self._known]
+        if not missing:
+            done(None)
+            return
+        self._waiters.append((set(missing), done))
+        asked = {d for d, _ in self._outside.values()}.union(self._queue)
+        self._queue.extend(d for d in missing if d not in asked)
+        self._flush()
+
+    def known(self, node: Node) -> bool:
+        return all(d in self._known for d in node.declare)
+
+    def forget(self, node: Node) -> None:
+        """A message came back: the node may have been deleted."""
+        self._known.difference_update(node.declare)
+
+    def connection_lost(self, cause: BaseException) -> None:
+        for _, timer in self._outside.values():
+            timer.cancel()
+        self._outside.clear()
+        self._queue.clear()
+        waiters, self._waiters = self._waiters, []
+        for _, done in waiters:
+            done(cause)
+
+    # -- told by the engine --------------------------------------------------
+
+    def link_attached(self) -> None:
+        if self._receiver is not None and not self._outside:
+            self._receiver.grant(max(0, _CREDIT - self._granted))
+            self._granted = _CREDIT
+        self._flush()
+
+    _granted = 0
+
+    def link_credit(self) -> None:
+        self._flush()
+
+    def link_outcome(self, key: int, disposition: Disposition) -> None:
+        """Requests are sent settled."""
+
+    def link_detached(self, name: str | None, description: str | None) -> None:
+        error = exceptions.from_condition(name, description, default=exceptions.LinkFailed,
+                                          host=self._host, address=ADDRESS)
+        LOG.error("Nodes can't be declared: %s", error)
+        self.connection_lost(error)
+
+    def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
+        if self._receiver is not None:
+            self._receiver.settle(key, Outcome.ACCEPTED)
+            self._receiver.grant(1)
+        try:
+            message = codec.decode_message(data)
+        except exceptions.DecodeError as error:
+            LOG.error("Undecodable management response from %s: %s", self._host, error)
+            return
+        entry = self._outside.pop(str(message.correlation_id), None)
+        if entry is None:
+            return
+        declaration, timer = entry
+        timer.cancel()
+        if message.subject in _SUCCESS:
+            self._declared(declaration)
+        else:
+            self._refused(declaration, f"{message.subject}: {message.body!r}")
+        self._flush()
+
+    # -- inner -----------------------------------------------------------------
+
+    def _flush(self) -> None:
+        sender = self._sender
+        while self._queue and sender is not None and sender.active and sender.credit > 0:
+            # RabbitMQ serves a connection's requests in order
+            declaration = self._queue.pop(0)
+            self._ids += 1
+            message_id = f"declare-{self._ids}"
+            method, path, body = request(declaration)
+            timer = self._scheduler.call_later(self._timeout, partial(self._late, message_id))
+            self._outside[message_id] = (declaration, timer)
+            sender.transfer(codec.encode_message(body, message_id=message_id, to=path,
+                                                 subject=method, reply_to=_REPLY_TO), True)
+
+    def _late(self, message_id: str) -> None:
+        entry = self._outside.pop(message_id, None)
+        if entry is not None:
+            self._refused(entry[0], f"no answer within {self._timeout:g} s")
+
+    def _declared(self, declaration: Declaration) -> None:
+        self._known.add(declaration)
+        for waiter in list(self._waiters):
+            missing, done = waiter
+            missing.discard(declaration)
+            if not missing:
+                self._waiters.remove(waiter)
+                done(None)
+
+    def _refused(self, declaration: Declaration, reason: str) -> None:
+        method, path, _ = request(declaration)
+        error = exceptions.LinkFailed(f"the bus does not declare {path} ({method}): {reason}",
+                                      host=self._host, address=path)
+        LOG.warning("%s", error)
+        for waiter in [w for w in self._waiters if declaration in w[0]]:
+            self._waiters.remove(waiter)
+            waiter[1](error)

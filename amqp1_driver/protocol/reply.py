@@ -1,0 +1,156 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""The reply subscription: one per connection, matched by correlation-id.
+
+The bus assigns its address, so it is unique for every process and fork.
+Lives on the I/O thread.
+"""
+
+import logging
+from collections.abc import Callable, Set
+from typing import Any
+
+from amqp1_driver import codec, exceptions
+from amqp1_driver.addressing.base import Node
+from amqp1_driver.addressing.peer import ReplyKind
+from amqp1_driver.policy.credit import CreditWindow
+from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.engine import Engine, EngineReceiver, EngineSession
+from amqp1_driver.protocol.link import Link, Scheduler
+from amqp1_driver.protocol.operation import Request, Stage
+
+LOG = logging.getLogger(__name__)
+
+_CAPABILITIES = {
+    ReplyKind.VOLATILE: "rabbitmq:volatile-queue",
+    ReplyKind.TEMPORARY: "temporary-queue",
+}
+
+
+class Replies(Link):
+    """Receives replies and hands each to the call that waits for it.
+
+    :param kind: how this bus provides the address
+    :param node: the queue to read where the bus does not assign one
+    :param credit: full level of the window, messages
+    :param on_ready: told the reply address
+    :param on_lost: the link has gone while the connection lives
+    """
+
+    def __init__(self, scheduler: Scheduler, host: str, retry: Retry, kind: ReplyKind,
+                 node: Node | None, session: Callable[[], EngineSession], credit: int,
+                 on_ready: Callable[[str], None],
+                 on_lost: Callable[[exceptions.AmqpError], None]) -> None:
+        super().__init__(scheduler, host, retry)
+        self.address = node.address if node else "the reply address"
+        self.window = CreditWindow(credit)
+        self.link: EngineReceiver | None = None
+        self.waiting: dict[str, Request] = {}
+        self._kind = kind
+        self._node = node
+        self._base = credit
+        self._session = session
+        self._on_ready = on_ready
+        self._on_lost = on_lost
+        self._attempt = 0
+
+    def expect(self, op: Request) -> None:
+        """A call is about to be sent."""
+        self.waiting[op.message_id] = op
+        op.on_done = self.forget
+        # a volatile queue drops replies for which there is no credit
+        if (self._kind is ReplyKind.VOLATILE and len(self.waiting) * 2 > self.window.limit
+                and self.link is not None and self.attached):
+            grant = self.window.resize(len(self.waiting) * 4)
+            if grant:
+                self.link.grant(grant)
+
+    def forget(self, message_id: str) -> None:
+        self.waiting.pop(message_id, None)
+
+    def fail_waiting(self, cause: BaseException, unsent: Set[int] = frozenset()) -> None:
+        """No reply can come any more: its address is gone.
+
+        :param unsent: ids of operations that were not sent; they go out later
+        """
+        for op in list(self.waiting.values()):
+            if id(op) in unsent or op.stage is Stage.QUEUED:
+                continue
+            if op.owner is not None:
+                op.owner.cancel(op)
+            error = exceptions.InDoubt("the reply address was lost while the call was "
+                                       f"waiting for its reply ({cause})", host=self.host,
+                                       address=op.address, message_id=op.message_id)
+            error.__cause__ = cause
+            op.fail(error)
+
+    # -- told by the engine --------------------------------------------------
+
+    def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
+        if self.window.on_delivery():
+            LOG.debug("Credit stall %d on the reply link at %s", self.window.stalls, self.host)
+        self._hand_over(data)
+        link = self.link
+        if link is None:
+            return
+        link.settle(key, Outcome.ACCEPTED)
+        grant = self.window.on_settled()
+        if grant:
+            link.grant(grant)
+
+    def _hand_over(self, data: bytes) -> None:
+        try:
+            message = codec.decode_message(data)
+        except exceptions.DecodeError as error:
+            LOG.error("Undecodable reply on %s at %s dropped: %s", self.address, self.host, error)
+            return
+        correlation_id: Any = message.correlation_id
+        try:
+            op = self.waiting.get(correlation_id)
+        except TypeError:
+            op = None
+        if op is None:
+            if message.body is not None:
+                LOG.warning("Reply with correlation-id %s on %s at %s dropped: nobody waits for "
+                            "it any more", correlation_id, self.address, self.host)
+        elif message.body is None:
+            op.heartbeat = self.scheduler.now()
+        else:
+            op.complete(message)
+
+    # -- inner -----------------------------------------------------------------
+
+    def _open(self, engine: Engine) -> EngineReceiver:
+        self._attempt += 1
+        return engine.receiver(
+            self._session(), f"reply.{self._attempt}", self._node.address if self._node else None,
+            self, settled=self._kind is ReplyKind.VOLATILE,
+            capability=_CAPABILITIES.get(self._kind))
+
+    def _attached(self) -> None:
+        assert self.link is not None
+        self.address = self.link.source
+        grant = self.window.on_attached()
+        if grant:
+            self.link.grant(grant)
+        if self.address is None:
+            LOG.error("The bus at %s assigned no reply address", self.host)
+            return
+        self._on_ready(self.address)
+
+    def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
+        self.window.on_detached()
+        if was_attached:
+            self.fail_waiting(error)
+            self._on_lost(error)

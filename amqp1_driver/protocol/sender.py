@@ -1,0 +1,237 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One outgoing link: messages wait for credit, then for their outcome.
+
+A message stays with its caller until there is credit for it (AMQP 1.0, 2.6.7):
+``pending`` holds operations, each of which has a thread waiting for it or is
+counted by the bounded backlog of replies.  Lives on the I/O thread.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+
+from amqp1_driver import exceptions
+from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
+from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.engine import Engine, EngineSender, EngineSession
+from amqp1_driver.protocol.link import Link, Scheduler
+from amqp1_driver.protocol.operation import Kind, Operation, Stage, expired
+
+LOG = logging.getLogger(__name__)
+
+
+class Sender(Link):
+    """Sends to one address, or to any through the anonymous terminus.
+
+    :param address: target; None is the anonymous terminus
+    :param name: link name, unique on the connection
+    :param session: where to open the link
+    :param resend_released: see the option
+    :param on_returned: told of operations that nobody took
+    """
+
+    def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
+                 name: str, session: Callable[[], EngineSession], *, resend_released: bool,
+                 on_returned: Callable[[Operation], None]) -> None:
+        super().__init__(scheduler, host, retry)
+        self.address = address
+        self._name = name
+        self._attempt = 0
+        self._session = session
+        self._resend_released = resend_released
+        self._on_returned = on_returned
+        self.link: EngineSender | None = None
+        self.pending: OrderedDict[int, Operation] = OrderedDict()
+        self.delayed: dict[int, Operation] = {}
+        self.unsettled: dict[int, Operation] = {}
+        self.last_used = scheduler.now()
+        self.blocked_since: float | None = None
+        self._warned_at = 0.0
+
+    # -- application ----------------------------------------------------------
+
+    def submit(self, op: Operation) -> None:
+        """Send now if there is credit, otherwise keep in order."""
+        op.owner = self
+        link = self.link
+        if not self.pending and self.attached and link is not None and link.credit > 0:
+            self._transmit(link, op)
+        else:
+            self.pending[id(op)] = op
+            if self.attached and self.blocked_since is None:
+                self._block()
+
+    def cancel(self, op: Operation) -> None:
+        """The caller has given up; it has its error already."""
+        if self.pending.pop(id(op), None) or self.delayed.pop(id(op), None):
+            return
+        for key, other in self.unsettled.items():
+            if other is op:
+                del self.unsettled[key]
+                if self.link is not None:
+                    self.link.forget(key)
+                return
+
+    @property
+    def idle(self) -> bool:
+        return not self.pending and not self.unsettled and not self.delayed
+
+    # -- told by the engine ---------------------------------------------------
+
+    def link_credit(self) -> None:
+        """The peer granted credit: send what waits, oldest first."""
+        link, pending = self.link, self.pending
+        if link is None or not self.attached:
+            return
+        while pending and link.credit > 0:
+            _, op = pending.popitem(last=False)
+            self._transmit(link, op)
+        if self.blocked_since is not None and not pending:
+            self._unblock()
+
+    def link_outcome(self, key: int, disposition: Disposition) -> None:
+        op = self.unsettled.pop(key, None)
+        if op is None:
+            return
+        if disposition.outcome is Outcome.ACCEPTED:
+            op.accepted()
+            return
+        self._negative(op, disposition)
+
+    # -- inner ---------------------------------------------------------------
+
+    def _transmit(self, link: EngineSender, op: Operation) -> None:
+        self.last_used = self.scheduler.now()
+        op.attempts += 1
+        key = link.transfer(op.data, op.settled)
+        if op.settled:
+            op.stage = Stage.SENT
+            op.accepted()
+        else:
+            op.stage = Stage.SENT
+            self.unsettled[key] = op
+
+    def _negative(self, op: Operation, disposition: Disposition) -> None:
+        reply = op.kind is Kind.REPLY
+        if disposition.outcome is Outcome.RELEASED:
+            self._on_returned(op)
+        now = self.scheduler.now()
+        decision = decide(disposition, resend_released=self._resend_released, retry=op.retry,
+                          expired=op.deadline.expired(now), host=self.host, address=op.address,
+                          message_id=op.message_id)
+        error = decision.error
+        assert error is not None
+        # a reply may outrun the news of its address in a mesh: one more try is safe
+        again = decision.action is Action.RESEND or (
+            reply and op.retry.may_retry(error) and not op.deadline.expired(now))
+        if not again:
+            op.fail(error)
+            return
+        delay = op.retry.delay(self.scheduler.rng)
+        op.retry = op.retry.spent()
+        op.stage = Stage.QUEUED
+        op.owner = self
+        LOG.debug("Message %s to %s on %s came back %s, again in %.2f s", op.message_id,
+                  op.address, self.host, disposition.outcome.value, delay)
+        self.delayed[id(op)] = op
+        self.scheduler.call_later(delay, lambda: self._resend(op))
+
+    def _resend(self, op: Operation) -> None:
+        if self.delayed.pop(id(op), None) is not None:
+            self.submit(op)
+
+    def _open(self, engine: Engine) -> EngineSender:
+        self._attempt += 1
+        # a name must not be used twice on a connection (2.6.1)
+        return engine.sender(self._session(), f"{self._name}.{self._attempt}", self.address, self)
+
+    def _attached(self) -> None:
+        self.link_credit()
+        if self.pending and self.blocked_since is None:
+            self._block()
+
+    def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
+        self._fail_unsettled(error)
+        self.fail_once(error)
+
+    def fail_once(self, error: BaseException) -> None:
+        """An attempt to send what waits has failed: those without retries fail."""
+        for key, op in list(self.pending.items()):
+            if op.retry.may_retry(error, in_doubt=False):
+                op.retry = op.retry.spent()
+            else:
+                del self.pending[key]
+                op.fail(error)
+
+    def _fail_unsettled(self, cause: BaseException) -> None:
+        unsettled, self.unsettled = self.unsettled, {}
+        for op in unsettled.values():
+            op.fail(in_doubt(op, self.host, cause))
+
+    def connection_lost(self) -> None:
+        super().connection_lost()
+        self.blocked_since = None
+
+    def take_pending(self) -> list[Operation]:
+        """What has not been sent, in order; it is the caller's from now on."""
+        waiting = [*self.delayed.values(), *self.pending.values()]
+        self.delayed.clear()
+        self.pending.clear()
+        return waiting
+
+    def lost(self, cause: BaseException) -> None:
+        """The connection is gone: what was sent is in doubt."""
+        self.connection_lost()
+        self._fail_unsettled(cause)
+
+    def _wanted(self) -> bool:
+        return bool(self.pending or self.delayed)
+
+    # -- credit ----------------------------------------------------------------
+
+    def _block(self) -> None:
+        self.blocked_since = self._warned_at = self.scheduler.now()
+
+    def _unblock(self) -> None:
+        since, self.blocked_since = self.blocked_since, None
+        if since is not None and self._warned_at > since:
+            LOG.info("Sending to %s on %s goes on: blocked for %.1f s by missing credit",
+                     self.address, self.host, self.scheduler.now() - since)
+
+    def sweep(self, now: float, warn_after: float) -> None:
+        """Coarse timer: warn of missing credit, end what nobody waits for."""
+        if self.blocked_since is not None and not self.pending:
+            self._unblock()
+        if self.blocked_since is not None and now - self._warned_at >= warn_after:
+            self._warned_at = now
+            LOG.warning("%d message(s) to %s on %s blocked since %.1f s: the peer grants no "
+                        "credit", len(self.pending), self.address or "any address", self.host,
+                        now - self.blocked_since)
+        for op in [op for op in self.pending.values() if op.deadline.expired(now)]:
+            self.pending.pop(id(op), None)
+            op.fail(expired(op, self.host))
+        for key, op in [(k, op) for k, op in self.unsettled.items()
+                        if op.future is None and op.deadline.expired(now)]:
+            del self.unsettled[key]
+            if self.link is not None:
+                self.link.forget(key)
+            op.fail(expired(op, self.host))
+
+
+def in_doubt(op: Operation, host: str, cause: BaseException) -> exceptions.InDoubt:
+    """Sent, but the outcome will never be known: fails, is never resent."""
+    error = exceptions.InDoubt(f"{exceptions.InDoubt.summary} ({cause})", host=host,
+                               address=op.address, message_id=op.message_id)
+    error.__cause__ = cause
+    return error
