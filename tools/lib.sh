@@ -182,16 +182,34 @@ PY
 }
 
 # ensure_proton PYTHON: a wheel built where headers were missing may lie in
-# pip's cache; such a proton says so, and is built again from source.
+# pip's cache; such a proton says so, and is built again from source. The good
+# wheel is kept for the next environment.
 ensure_proton() {
-    local installed
+    local build version wheels=$AMQP1_CACHE/wheels
+    local pip=("$1" -m pip --disable-pip-version-check -q)
     proton_complete "$1" && return 0
-    installed=$("$1" -c 'from importlib.metadata import version as v; print(v("python-qpid-proton"))')
     say "this build of python-qpid-proton has no SASL or no TLS: building it again"
-    "$1" -m pip install -q --disable-pip-version-check --no-cache-dir --force-reinstall --no-deps \
-        --no-binary python-qpid-proton "python-qpid-proton==$installed"
+    version=$("$1" -c 'from importlib.metadata import version as v; print(v("python-qpid-proton"))')
+    build=$(mktemp -d) || return 1
+    if ! "${pip[@]}" wheel --no-cache-dir --no-deps --no-binary python-qpid-proton -w "$build" \
+                "python-qpid-proton==$version" ||
+            ! "${pip[@]}" install --no-deps --force-reinstall "$build"/*.whl; then
+        rm -rf "$build"
+        die "python-qpid-proton could not be built from source"
+    fi
+    if proton_complete "$1"; then mkdir -p "$wheels" && mv -f "$build"/*.whl "$wheels/"; fi
+    rm -rf "$build"
     proton_complete "$1" || die "python-qpid-proton has no SASL or no TLS even after a fresh build:" \
         "are pkg-config, libsasl2-dev and libssl-dev installed?"
+}
+
+# venv_install PYTHON REQUIREMENT...: pip install, with a complete proton.
+venv_install() {
+    local python=$1; shift
+    mkdir -p "$AMQP1_CACHE/wheels"
+    PIP_FIND_LINKS="${PIP_FIND_LINKS:-} $AMQP1_CACHE/wheels" \
+        "$python" -m pip --disable-pip-version-check install -q "$@" || return 1
+    ensure_proton "$python"
 }
 
 _fill_venv() {
@@ -205,8 +223,7 @@ _fill_venv() {
         say "$PYTHON" > "$VENV/.amqp1-base"
     fi
     say "installing the package ($profile) into .venv; proton is compiled, which takes a minute or two"
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check "${requirements[@]}" || return 1
-    ensure_proton "$VENV/bin/python"
+    venv_install "$VENV/bin/python" "${requirements[@]}"
 }
 
 # ensure_venv PROFILE: .venv with the package (editable) and, for "test", all

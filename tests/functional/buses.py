@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Message buses for tests: started for one run, and gone after it.
+
+Names: router, broker (embedded, in a process of their own), rabbitmq-4.3, rabbitmq-4.0 (Debian
+packages, tools/rabbitmq.sh), and whatever AMQP1_TEST_BUSES=name=url,... says, which goes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import selectors
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+#: bus name -> Debian suite that has it. The newer one moves on by itself.
+RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
+
+_START_SECONDS = 30.0
+
+
+class BusError(Exception):
+    """A bus could not be installed or started."""
+
+
+def external() -> dict[str, str]:
+    """Buses that run already: name -> transport URL (any scheme)."""
+    pairs = (part.strip() for part in os.environ.get("AMQP1_TEST_BUSES", "").split(","))
+    return {name: url for name, _, url in (pair.partition("=") for pair in pairs if pair)}
+
+
+@contextlib.contextmanager
+def running(name: str, log: pathlib.Path) -> Iterator[str]:
+    """Yield the address of bus *name*: [user:password@]host:port[/vhost], without scheme.
+
+    :param log: file for what the bus prints
+    :raises BusError: it cannot be installed or does not start
+    """
+    if name in external():
+        yield external()[name].partition("://")[2]
+    elif name in RABBITMQ:
+        with _rabbitmq(RABBITMQ[name], log) as address:
+            yield address
+    elif name in ("router", "broker"):
+        with _embedded(name, log) as address:
+            yield address
+    else:
+        raise BusError(f"unknown bus {name!r}")
+
+
+@contextlib.contextmanager
+def _embedded(mode: str, log: pathlib.Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "amqp1_driver.cli.main", "bus"]
+    command += ["--listen", "127.0.0.1:0", "--mode", mode]
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink
+        )
+    try:
+        yield _address(_first_line(process, log), mode)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _first_line(process: subprocess.Popen[bytes], log: pathlib.Path) -> str:
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        if not selector.select(_START_SECONDS):
+            raise BusError(f"the embedded bus printed nothing in {_START_SECONDS} s, see {log}")
+    return process.stdout.readline().decode()
+
+
+def _address(line: str, mode: str) -> str:
+    """The address in "listening on amqp://HOST:PORT mode=MODE"."""
+    words = line.split()
+    if words[:2] != ["listening", "on"] or words[3:] != [f"mode={mode}"]:
+        raise BusError(f"the embedded bus did not start: {line!r}")
+    return words[2].removeprefix("amqp://")
+
+
+@contextlib.contextmanager
+def _rabbitmq(suite: str, log: pathlib.Path) -> Iterator[str]:
+    port = str(free_port())
+    _tool(log, "install", suite)
+    try:
+        _tool(log, "start", suite, port)
+        yield f"guest:guest@127.0.0.1:{port}"
+    finally:
+        _tool(log, "stop", suite, port, "--wipe")
+
+
+def _tool(log: pathlib.Path, *args: str) -> None:
+    with log.open("ab") as sink:
+        done = subprocess.run(
+            ["bash", str(TOP / "tools" / "rabbitmq.sh"), *args],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            check=False,
+        )
+    if done.returncode:
+        tail = log.read_text(errors="replace").splitlines()[-5:]
+        raise BusError(f"rabbitmq.sh {' '.join(args)} failed, see {log}: " + " | ".join(tail))
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that is free now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
