@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+#
+# The whole test suite: set-up, checks, tests, oslo.messaging's own functional
+# suite on every bus, documentation. Goes through all steps, prints a table and
+# exits 1 if any of them failed.
+#
+#   bash tools/test.sh                  what the merge gate runs, below 25 minutes on 2 cores
+#   bash tools/test.sh --full           with the full matrix of the functional suite
+#   bash tools/test.sh --no-functional  without that suite
+
+set -uo pipefail
+# shellcheck source=tools/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+MATRIX=short
+MATRIX_SECONDS=900
+for argument in "$@"; do
+    case $argument in
+        --full) MATRIX=full MATRIX_SECONDS=5400 ;;
+        --no-functional) MATRIX= ;;
+        *) die "unknown argument $argument (--full, --no-functional)" ;;
+    esac
+done
+
+# Modules without I/O: every branch of them is run by the unit tests.
+PURE='amqp1_driver/codec/*,amqp1_driver/codec.py,amqp1_driver/policy/*,amqp1_driver/addressing/*'
+PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options.py'
+
+PASSED=0 FAILED=0 TABLE=()
+
+# step NAME SECONDS COMMAND...: runs it with a time limit and notes how it went
+step() {
+    local name=$1 limit=$2 since=$SECONDS code=0 word=passed
+    shift 2
+    printf '\n=== %s ===\n' "$name"
+    timeout -k 20 "$limit" "$@" || code=$?
+    [ "$code" -ne 124 ] || say "$name: not finished in $limit s"
+    if [ "$code" -eq 0 ]; then PASSED=$((PASSED + 1)); else FAILED=$((FAILED + 1)); word=FAILED; fi
+    TABLE+=("$(printf '%-34s %-7s %6d s   exit %d' "$name" "$word" "$((SECONDS - since))" "$code")")
+}
+
+# The folders below tests/ that hold tests, but for those named.
+test_folders() {
+    local folder
+    for folder in tests/*/; do
+        folder=${folder%/}
+        case " $* functional " in *" ${folder#tests/} "*) continue ;; esac
+        if compgen -G "$folder/test_*.py" >/dev/null || compgen -G "$folder/*/test_*.py" >/dev/null
+        then say "$folder"; fi
+    done
+}
+
+docs() {
+    "$BIN/reno" lint || return 1
+    [ ! -f doc/source/conf.py ] ||
+        "$BIN/sphinx-build" -q -W --keep-going -b html doc/source doc/build/html || return 1
+    "$BIN/sphinx-build" -q -W --keep-going -b html releasenotes/source releasenotes/build/html
+}
+export -f docs
+
+cd "$TOP" || die "cannot enter $TOP"
+SECONDS=0
+say "=== set-up ==="
+amqp1_setup test
+BIN=$VENV/bin
+export BIN
+TABLE+=("$(printf '%-34s %-7s %6d s' set-up passed "$SECONDS")")
+mapfile -t OTHERS < <(test_folders unit)
+
+step "lint: ruff" 120 "$BIN/ruff" check .
+step "types: mypy --strict" 300 "$BIN/mypy" --strict amqp1_driver
+step "layers: import-linter" 120 "$BIN/lint-imports"
+if command -v shellcheck >/dev/null; then
+    step "lint: shellcheck" 120 shellcheck -x tools/*.sh .ci/run
+else
+    say "shellcheck is not there: tools/ not linted"
+fi
+rm -f .coverage .coverage.*
+step "unit tests" 600 "$BIN/python" -m pytest -q --cov=amqp1_driver --cov-branch --cov-report= tests/unit
+step "branch coverage of pure modules" 60 \
+    "$BIN/coverage" report --include="$PURE" --fail-under=100
+for folder in ${OTHERS[@]+"${OTHERS[@]}"}; do
+    step "${folder#tests/} tests" 900 "$BIN/python" -m pytest -q "$folder"
+done
+if [ -n "$MATRIX" ]; then
+    step "oslo.messaging's suite ($MATRIX)" "$MATRIX_SECONDS" \
+        "$BIN/python" -m tests.functional.run --matrix "$MATRIX"
+fi
+step "documentation" 300 bash -c docs
+
+printf '\n=== summary (%d s) ===\n' "$SECONDS"
+printf '%s\n' "${TABLE[@]}"
+printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"
+[ "$FAILED" -eq 0 ]
