@@ -242,6 +242,8 @@ def test_any_buffer_can_be_read():
         ("00 53 73 c0 04 01 a1 05 61", "size does not match"),
         ("00 53 73 c0 05 03 40 40 a1 01 61", "size does not match"),
         ("00 53 73 c0 06 03 40 40 a1 01 ff", "utf-8"),
+        # nine fields, of which the first reaches behind the end of the section
+        ("00 53 73 c0 0c 09 a1 0a 616161616161616161" + "40" * 8, "size does not match"),
         ("00 53 73 c0 04 02 40 a0 05", "behind the end"),
         ("00 53 74 d1 00000005", "behind the end"),
         ("00 53 72 a1", "index"),

@@ -143,6 +143,12 @@ def test_success_forgives_the_host():
     assert failover.succeeded(state).describe() == "a:5672"
 
 
+def test_a_loss_begins_a_new_round():
+    # also of a connection that was never reported as usable
+    state = failover.failed(failover.lost(failover.failed(begin([A, B]), "refused"), "closed"))
+    assert failover.next_attempt(state, HALF).delay == 0.0
+
+
 class FailoverMachine(RuleBasedStateMachine):
     """A connection that goes through any sequence of failures, successes and losses."""
 
