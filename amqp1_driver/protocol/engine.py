@@ -379,14 +379,18 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         return link
 
     def receiver(self, session: EngineSession, name: str, source: str | None,
-                 handler: ReceiverHandler, *, settled: bool = False, capability: str | None = None, target: str = "",
+                 handler: ReceiverHandler, *, settled: bool = False,
+                 capability: str | None = None, target: str = "",
                  paired: bool = False) -> EngineReceiver:
         """Attach a receiving link; source None asks for a dynamic node (3.5.3)."""
         pn_link = session._pn_session.receiver(name)
         link = EngineReceiver(self._connection, pn_link)
         self._connection._receiver_links[name] = link
         if capability is not None:
-            pn_link.source.capabilities.put_object(proton.symbol(capability))
+            # RabbitMQ wants an array even of one
+            capabilities = proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL,
+                                        proton.symbol(capability))
+            pn_link.source.capabilities.put_object(capabilities)
             pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
         properties = {"snd-settle-mode": "settled"} if settled else {}
         self._attach(session, link, handler, (target or source or "", source), properties, paired)
