@@ -38,7 +38,7 @@ def parser(commands: Sequence[str]) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="amqp1", description="Tools of the AMQP 1.0 driver for oslo.messaging."
     )
-    subparsers = result.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subparsers = result.add_subparsers(dest="command", required=True)
     for command in commands:
         _module(command).add_parser(subparsers)
     return result

@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command ``amqp1 bus`` as its users see it: a process, its output, signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proton import ConnectionException, Message
+from proton.utils import BlockingConnection
+
+from amqp1_driver.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 10
+
+
+class Process:
+    """A running ``amqp1 bus``; ``first`` is its first line of output."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "amqp1_driver.cli.main", "bus", *arguments]
+        self.popen = subprocess.Popen(
+            command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self.popen.stdout is not None
+        self.first = self.popen.stdout.readline()
+        self.second = self.popen.stdout.readline()
+
+    @property
+    def url(self) -> str:
+        return self.first.split()[2]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; returns exit status and standard error."""
+        self.popen.send_signal(number)
+        _, errors = self.popen.communicate(timeout=TIMEOUT)
+        return self.popen.returncode, errors
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    running: list[Process] = []
+
+    def starter(*arguments: str) -> Process:
+        running.append(Process("--listen", "127.0.0.1:0", *arguments))
+        return running[-1]
+
+    yield starter
+    for process in running:
+        if process.popen.poll() is None:
+            process.popen.kill()
+        process.popen.communicate(timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize("mode", ["router", "broker"])
+def test_the_first_line_says_where_it_listens(start: Any, mode: str) -> None:
+    process = start("--mode", mode)
+    words = process.first.split()
+    assert words[:2] == ["listening", "on"]
+    assert words[2].startswith("amqp://127.0.0.1:")
+    assert words[3:] == [f"mode={mode}"]
+    assert int(words[2].rpartition(":")[2]) > 0
+    assert "development and tests only" in process.second
+    assert process.end() == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_closes_connections_cleanly_and_exits_0(start: Any, number: int) -> None:
+    process = start()
+    client = BlockingConnection(process.url, timeout=TIMEOUT, reconnect=False)
+    process.popen.send_signal(number)
+    with pytest.raises(ConnectionException, match="amqp:connection:forced"):
+        client.wait(lambda: False, timeout=TIMEOUT)
+    assert process.popen.wait(TIMEOUT) == 0
+
+
+def test_users_and_watermarks_are_taken_from_the_command_line(start: Any) -> None:
+    process = start(
+        "--mode", "broker", "--user", "joe:secret", "--user", "jim:a:b",
+        "--queue-capacity", "3", "--queue-resume", "1",
+    )  # fmt: skip
+    client = BlockingConnection(
+        process.url, timeout=TIMEOUT, user="jim", password="a:b", allowed_mechs="PLAIN",
+        reconnect=False,
+    )  # fmt: skip
+    sender = client.create_sender("q")
+    for _ in range(3):
+        sender.send(Message(body="x"))
+    assert sender.link.credit == 0
+    client.close()
+
+
+def test_trace_writes_frames_to_standard_error(start: Any) -> None:
+    process = start("--trace")
+    BlockingConnection(process.url, timeout=TIMEOUT, reconnect=False).close()
+    status, errors = process.end()
+    assert status == 0
+    assert "@open(16)" in errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--listen", "nowhere"], "is not HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
+        (["--user", "joe"], "NAME:PASSWORD"),
+        (["--mode", "hub"], "invalid choice"),
+    ],
+)
+def test_a_wrong_argument_is_explained(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bus", *arguments])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_exits_1_with_the_reason(start: Any) -> None:
+    process = start()
+    port = process.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "amqp1_driver.cli.main", "bus", "--listen"]
+    second = subprocess.run(
+        [*command, f"127.0.0.1:{port}"], cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert second.returncode == 1
+    assert "Address already in use" in second.stderr
+
+
+def test_without_a_subcommand_the_usage_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "{bus" in capsys.readouterr().err
