@@ -220,11 +220,12 @@ class EventLoop:
 
     def add_before_sleep(self, fn: Callback) -> None:
         """Call ``fn()`` after each batch of events, timers and operations, to flush output."""
-        self._before_sleep.append(fn)
+        # A new list: hooks may add and remove while they run.
+        self._before_sleep = [*self._before_sleep, fn]
 
     def remove_before_sleep(self, fn: Callback) -> None:
         """Undo add_before_sleep()."""
-        self._before_sleep.remove(fn)
+        self._before_sleep = [hook for hook in self._before_sleep if hook != fn]
 
     def attach(self, resource: Resource) -> None:
         """Have ``resource`` closed when the loop ends or is inherited through a fork."""
@@ -303,7 +304,7 @@ class EventLoop:
             _guarded(resource.loop_closed, LoopClosed(message, cause))
         if cause is not None:
             self._run_on_death(cause)
-        self._before_sleep.clear()
+        self._before_sleep = []
         if self._poller is not None:
             self._poller.close()
         if self._waker is not None:

@@ -141,12 +141,15 @@ class TlsEngine:
     """
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
-        """:raises TlsError: ``server_name`` is no valid name."""
+        """:raises TlsError: ``server_name`` is no valid name, or missing where it is checked."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         # The root label's dot belongs to DNS; neither SNI nor certificates have it.
-        name = server_name.rstrip(".") if server_name else None
+        name = (server_name or "").rstrip(".") or None
         self._name = name
+        if context.check_hostname and not name:
+            # wrap_bio() would take this, and then check no name at all.
+            raise TlsError("no server name to look for in the certificate")
         try:
             self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
         except (ValueError, UnicodeError) as exc:

@@ -100,6 +100,7 @@ class Transport:
         self._context: ssl.SSLContext | None = None
         self._socket: socket.socket | None = None
         self._fd = -1
+        self._description = ""
         self._engine: TlsEngine | None = None
         self._backlog = memoryview(b"")  # encrypted, unsent
         self._blocked = False  # the socket takes no more for now
@@ -198,16 +199,22 @@ class Transport:
             self._connector.start()
 
     def _on_socket(self, result: "socket.socket | ConnectError") -> None:
-        self._connector = None
+        connector, self._connector = self._connector, None
+        assert connector is not None
         if isinstance(result, ConnectError):
             self._end(result)
             return
+        # Asked for now: a peer that hangs up during the handshake has no address any more.
+        self._description = (
+            f"{self._host}:{self._port} at {connector.address}"
+            f" from {format_address(result.getsockname())}"
+        )
         self._socket = result
         self._fd = result.fileno()
         self._loop.register(self._fd, self._on_readable, self._on_writable)
         self._buffer = memoryview(bytearray(_RECEIVE_SIZE))
         if self._context is None or self._tls is None:
-            self._established(result)
+            self._established()
             return
         self._state = State.HANDSHAKE
         try:
@@ -218,19 +225,15 @@ class Transport:
             return
         self._send_backlog(self._engine)
 
-    def _established(self, sock: "socket.socket") -> None:
+    def _established(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._context = None
         self._state = State.OPEN
-        description = (
-            f"{self._host}:{self._port} at {format_address(sock.getpeername())}"
-            f" from {format_address(sock.getsockname())}"
-        )
         if self._engine is not None:
-            description += f" over {self._engine.describe()}"
-        self._handler.connected(description)
+            self._description += f" over {self._engine.describe()}"
+        self._handler.connected(self._description)
         self.flush()
 
     # -- reading ---------------------------------------------------------------------------
@@ -257,10 +260,10 @@ class Transport:
         elif self._engine is None:
             self._handler.data_received(bytes(self._buffer[:n]))
         else:
-            self._receive_tls(self._engine, sock, self._buffer[:n])
+            self._receive_tls(self._engine, self._buffer[:n])
         return n
 
-    def _receive_tls(self, engine: TlsEngine, sock: "socket.socket", data: memoryview) -> None:
+    def _receive_tls(self, engine: TlsEngine, data: memoryview) -> None:
         try:
             plaintext = engine.feed(data)
         except TlsError as exc:
@@ -268,7 +271,7 @@ class Transport:
             return
         self._send_backlog(engine)
         if self._state is State.HANDSHAKE and engine.established:
-            self._established(sock)
+            self._established()
         if plaintext and self._state is State.OPEN:
             self._handler.data_received(plaintext)
         if engine.error is not None:
@@ -343,7 +346,8 @@ class Transport:
             # What the peer said before it went, such as AMQP's reason for closing, is still
             # in the socket and tells more than this error. Not read here: this may be within
             # a callback that has not passed on what was read before.
-            self._send_error = exc
+            # Without its traceback, which would keep ``data`` and so the handler's buffer.
+            self._send_error = exc.with_traceback(None)
             self._loop.call_later(0, self._read_last)
             return 0
 

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Certificates for the tests of TLS, made once in a session."""
+
+import datetime
+import pathlib
+import ssl
+from typing import Any
+
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+KEY_PASSWORD = "open sesame"
+
+
+class Certificates:
+    """A CA, what it has issued, and files for the client."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+        self.ca = trustme.CA()
+        self.good = self.ca.issue_cert("localhost", "127.0.0.1", "bus.example.org")
+        self.other_name = self.ca.issue_cert("other.example.org", "127.0.0.9")
+        self.expired = self.ca.issue_cert(
+            "localhost", not_before=past, not_after=past + datetime.timedelta(days=1)
+        )
+        self.early = self.ca.issue_cert(
+            "localhost",
+            not_before=datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC),
+            not_after=datetime.datetime(2201, 1, 1, tzinfo=datetime.UTC),
+        )
+        self.foreign_ca = trustme.CA()
+        self.foreign = self.foreign_ca.issue_cert("localhost")
+        client = self.ca.issue_cert("client@example.org")
+        foreign_client = self.foreign_ca.issue_cert("client@example.org")
+
+        self.ca_file = _write(folder / "ca.pem", self.ca.cert_pem.bytes())
+        self.cert_file = _write(folder / "client.pem", client.cert_chain_pems[0].bytes())
+        self.key_file = _write(folder / "client.key", client.private_key_pem.bytes())
+        self.locked_key_file = _write(folder / "locked.key", _encrypted(client))
+        self.other_key_file = _write(folder / "other.key", foreign_client.private_key_pem.bytes())
+        self.foreign_cert_file = _write(
+            folder / "foreign.pem", foreign_client.cert_chain_pems[0].bytes()
+        )
+        self.garbage_file = _write(folder / "garbage.pem", b"not a certificate")
+        self.missing_file = str(folder / "missing.pem")
+
+    def server(self, cert: Any, *, ask_client: bool = False) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        cert.configure_cert(context)
+        if ask_client:
+            context.verify_mode = ssl.CERT_REQUIRED
+            self.ca.configure_trust(context)
+        return context
+
+
+def _write(path: pathlib.Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def _encrypted(cert: Any) -> bytes:
+    key = serialization.load_pem_private_key(cert.private_key_pem.bytes(), None)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(KEY_PASSWORD.encode()),
+    )
