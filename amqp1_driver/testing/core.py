@@ -125,9 +125,15 @@ class PeerCore:
             self._output += data
 
     def drop(self) -> None:
-        """Resets the TCP connection; what was not sent yet is lost."""
-        self._output.clear()
+        """Resets the TCP connection, after what was sent before."""
         self.ending = "reset"
+
+    def drop_after(self, count: int, received: bool) -> None:
+        """Resets after `count` more bytes in or out; what is on its way already counts."""
+        if received:
+            self.drop_in = count - self.reader.truncate(count)
+        else:
+            self.drop_out = count + len(self._output)
 
     def finish(self) -> None:
         """Closes the TCP connection once the output is sent."""

@@ -72,6 +72,11 @@ class FrameReader:
         """How many bytes wait for the rest of their frame."""
         return len(self._buffer)
 
+    def truncate(self, size: int) -> int:
+        """Forgets waiting bytes beyond `size`; returns how many wait now."""
+        del self._buffer[size:]
+        return len(self._buffer)
+
     def next(self) -> Header | Frame | None:
         """The next header or frame, None if it is not there yet; WireError if malformed."""
         if len(self._buffer) < 8:

@@ -148,7 +148,8 @@ class Actions:
     """What the peer does by itself: in its place in the script, at once if nothing is before.
 
     They act on the newest connection; a link is given as Link, by name or address, or None for
-    the one attached last. An action waits until its link is attached, and a transfer for credit.
+    the one attached last. An action waits behind the steps that were given before it, until its
+    link is attached, and a transfer for credit.
     """
 
     script: Script
@@ -261,8 +262,7 @@ class Actions:
 
     def drop_after_bytes(self, count: int, *, received: bool = True) -> None:
         """Resets after `count` further bytes, received from the client or sent to it."""
-        name = "drop_in" if received else "drop_out"
-        self.script.act("drop_after_bytes", lambda core: setattr(core, name, count))
+        self.script.act("drop_after_bytes", lambda core: core.drop_after(count, received))
 
     def silence(self) -> None:
         """Neither answers nor reads on this connection any more; TCP stays up."""

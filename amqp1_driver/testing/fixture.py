@@ -1,0 +1,251 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""The embedded bus for tests: in a thread of this process, or in a process that can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from amqp1_driver.bus import Bus
+
+_READY = re.compile(r"listening on (amqps?)://(.+):(\d+) mode=(\w+)\s*$")
+
+
+def _environment() -> dict[str, str]:
+    """Lets the process import this package, wherever it was imported from here."""
+    root = str(Path(__file__).parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, inherited)))}
+
+
+def _with_scheme(address: str, scheme: str | None, user: str | None, host: str | None) -> str:
+    """SCHEME://[USER:PASSWORD@]HOST:PORT from what the bus says."""
+    own, _, endpoint = address.partition("://")
+    if host is not None:
+        endpoint = f"{host}:{endpoint.rpartition(':')[2]}"
+    credentials = f"{user}@" if user else ""
+    return f"{scheme or own}://{credentials}{endpoint}"
+
+
+class BusFixture:
+    """A bus in a thread: a context manager, and a `fixtures.Fixture` by its methods.
+
+    `mode` "router" or "broker"; further keyword arguments are those of `amqp1_driver.bus.Bus`
+    (port, tls_cert, users, queue_capacity ...). Any thread.
+    """
+
+    def __init__(self, mode: str = "router", **settings: Any) -> None:
+        self.mode = mode
+        self.settings = settings
+        self._bus: Bus | None = None
+
+    @property
+    def bus(self) -> Bus:
+        """The running bus; RuntimeError before `setUp`."""
+        if self._bus is None:
+            raise RuntimeError("the bus is not running: setUp() it")
+        return self._bus
+
+    def url(self, scheme: str | None = None, *, host: str | None = None) -> str:
+        """Where it listens, "amqp://127.0.0.1:PORT", with the first of its users, if any.
+
+        `scheme` replaces amqp, as in url("amqp+oslo"); `host` the host, as for certificates.
+        """
+        users = self.settings.get("users") or {}
+        user = next((f"{name}:{password}" for name, password in users.items()), None)
+        return _with_scheme(self.bus.address, scheme, user, host)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self.bus.port
+
+    def setUp(self) -> None:
+        """Starts it; OSError if the port cannot be had."""
+        from amqp1_driver.bus import Bus
+
+        if self._bus is not None:
+            raise RuntimeError("the bus runs already")
+        self._bus = Bus(self.mode, **self.settings).start()
+
+    def cleanUp(self) -> None:
+        """Stops it; may be called more than once."""
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            bus.stop()
+
+    def restart(self) -> None:
+        """Kills it and starts an empty one on the same port."""
+        port = self.bus.port
+        self.bus.kill()
+        self._bus = None
+        self.settings["port"] = port
+        self.setUp()
+
+    def reset(self) -> None:
+        """A fresh bus on another port (fixtures.Fixture.reset)."""
+        self.cleanUp()
+        self.settings.pop("port", None)
+        self.setUp()
+
+    def getDetails(self) -> dict[str, Any]:
+        """Nothing to attach to test results (fixtures.Fixture.getDetails)."""
+        return {}
+
+    def __enter__(self) -> Self:
+        self.setUp()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.cleanUp()
+
+
+class BusProcess:
+    """A bus in a process of its own, through the command line; any thread.
+
+    `options` are further arguments of ``amqp1 bus``, as ("--queue-capacity", "10"). After the
+    first start the port stays the same over kill() and start(). RuntimeError, with what it wrote
+    to standard error, if it does not come up within `start_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        mode: str = "router",
+        *options: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        start_timeout: float = 20.0,
+    ) -> None:
+        self.mode = mode
+        self.options = options
+        self.host = host
+        self.port = port
+        self.start_timeout = start_timeout
+        self.address = ""
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: deque[str] = deque(maxlen=200)
+        self._readers: list[threading.Thread] = []
+
+    @property
+    def pid(self) -> int | None:
+        """The process, None if it does not run."""
+        running = self._process is not None and self._process.poll() is None
+        return self._process.pid if running and self._process is not None else None
+
+    @property
+    def errors(self) -> str:
+        """The last lines it wrote, to standard error and after the first to standard output."""
+        return "".join(self._errors)
+
+    def url(self, scheme: str | None = None, *, host: str | None = None) -> str:
+        """As BusFixture.url, with the first --user of the options."""
+        pairs = zip(self.options, self.options[1:], strict=False)
+        user = next((value for name, value in pairs if name == "--user"), None)
+        return _with_scheme(self.address, scheme, user, host)
+
+    def start(self) -> Self:
+        """Starts it and returns when it listens."""
+        if self.pid is not None:
+            raise RuntimeError("the bus runs already")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        command = [
+            sys.executable, "-u", "-m", "amqp1_driver.cli.main", "bus",
+            "--listen", f"{host}:{self.port}", "--mode", self.mode, *self.options,
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=_environment(),
+        )  # fmt: skip
+        assert self._process.stdout is not None and self._process.stderr is not None
+        self._follow(self._process.stderr)
+        try:
+            found = _READY.match(self._first_line(self._process.stdout))
+            if found is None:
+                raise RuntimeError(f"the bus did not come up: {self._drained()}")
+        except BaseException:
+            self.kill()
+            raise
+        self.address = f"{found[1]}://{found[2]}:{found[3]}"
+        self.port = int(found[3])
+        self._follow(self._process.stdout)
+        return self
+
+    def kill(self) -> None:
+        """kill -9, and waits for its end; nothing if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+
+    def restart(self) -> None:
+        """kill -9, then an empty one on the same port."""
+        self.kill()
+        self.start()
+
+    def terminate(self, timeout: float = 10.0) -> int:
+        """SIGTERM: it closes its connections; returns the exit status, kills it after `timeout`."""
+        process = self._process
+        if process is None:
+            return 0
+        process.terminate()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        self._end()
+        return process.returncode
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.wait()
+        for reader in self._readers:
+            reader.join(10)
+        self._readers.clear()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _first_line(self, stream: IO[str]) -> str:
+        ready, _, _ = select.select([stream], [], [], self.start_timeout)
+        return stream.readline() if ready else ""
+
+    def _drained(self) -> str:
+        """What it wrote to standard error, whole if it has ended."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+        for reader in self._readers:
+            reader.join(1)
+        return self.errors or f"nothing within {self.start_timeout} s"
+
+    def _follow(self, stream: IO[str]) -> None:
+        """Reads on, so that the pipe never fills up."""
+        reader = threading.Thread(target=self._errors.extend, args=(stream,), daemon=True)
+        reader.start()
+        self._readers.append(reader)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.terminate()
