@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.eventloop import runtime
-from amqp1_driver.eventloop.errors import ConnectError
+from amqp1_driver.eventloop.errors import ConnectError, join_host_port
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.resolver import AddrInfo
 from amqp1_driver.eventloop.timers import Timer
@@ -160,5 +160,4 @@ def set_options(sock: "socket.socket") -> None:
 
 def format_address(address: tuple[Any, ...]) -> str:
     """``host:port`` of a socket address, IPv6 in brackets."""
-    host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
-    return f"{host}:{address[1]}"
+    return join_host_port(str(address[0]), address[1])

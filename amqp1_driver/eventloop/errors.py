@@ -51,7 +51,7 @@ class ConnectError(Exception):
         failures: Sequence[tuple[str, Exception]] = (),
     ) -> None:
         tried = "; ".join(f"{address}: {describe(exc)}" for address, exc in failures)
-        text = f"{host}:{port}: {reason}" + (f" ({tried})" if tried else "")
+        text = f"{join_host_port(host, port)}: {reason}" + (f" ({tried})" if tried else "")
         super().__init__(text)
         self.host = host
         self.port = port
@@ -66,7 +66,7 @@ class TlsError(Exception):
     """
 
     def __init__(self, reason: str, host: str | None = None, port: int | None = None) -> None:
-        super().__init__(reason if host is None else f"{host}:{port}: TLS: {reason}")
+        super().__init__(_tls_text(reason, host, port))
         self.reason = reason
         self.host = host
         self.port = port
@@ -82,7 +82,7 @@ class Disconnected(Exception):
     """An established connection was lost; ``reason`` is for humans."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(f"{host}:{port}: {reason}")
+        super().__init__(f"{join_host_port(host, port)}: {reason}")
         self.host = host
         self.port = port
         self.reason = reason
@@ -93,3 +93,12 @@ def describe(exc: BaseException) -> str:
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror
     return str(exc) or type(exc).__name__
+
+
+def join_host_port(host: str, port: int | None) -> str:
+    """``host:port``, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tls_text(reason: str, host: str | None, port: int | None) -> str:
+    return reason if host is None else f"{join_host_port(host, port)}: TLS: {reason}"

@@ -121,6 +121,8 @@ class EventLoop:
                 self._stopping = True
                 self._finish(None)
             return True
+        if self._abandoned:
+            return True  # the thread is the parent's
         if self.in_loop():
             return False
         thread.join(timeout)

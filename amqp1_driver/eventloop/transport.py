@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from amqp1_driver.eventloop import resolver
 from amqp1_driver.eventloop.connector import Connector, format_address
-from amqp1_driver.eventloop.errors import ConnectError, Disconnected, TlsError, describe
+from amqp1_driver.eventloop.errors import (
+    ConnectError,
+    Disconnected,
+    TlsError,
+    describe,
+    join_host_port,
+)
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
@@ -206,7 +212,7 @@ class Transport:
             return
         # Asked for now: a peer that hangs up during the handshake has no address any more.
         self._description = (
-            f"{self._host}:{self._port} at {connector.address}"
+            f"{join_host_port(self._host, self._port)} at {connector.address}"
             f" from {format_address(result.getsockname())}"
         )
         self._socket = result
