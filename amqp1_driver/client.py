@@ -273,7 +273,7 @@ class Client:
     # -- receiving ---------------------------------------------------------------
 
     def subscribe(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
-                  sink: Sink, timeout: float) -> Subscription:
+                  batched: bool, sink: Sink, timeout: float) -> Subscription:
         """Subscribe, and wait until the bus has confirmed, or for ``timeout`` seconds.
 
         A bus that is away is no error: the subscription comes up when it does.
@@ -283,8 +283,8 @@ class Client:
         """
         ready: Future[None] = Future()
         subscription = Subscription(
-            destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, sink,
-            lambda: ready.set_result(None), lambda error: ready.set_exception(error))
+            destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
+            sink, lambda: ready.set_result(None), ready.set_exception)
         try:
             self._loop.put(self._connection.subscribe, subscription, timeout)
             ready.result(timeout)

@@ -134,7 +134,8 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         credit = max(credit, 2 * (batch_size or 1))
         try:
             listener.subscription = client.subscribe(
-                destinations, pool, credit, listener.queue, self._settings.default_send_timeout)
+                destinations, pool, credit, (batch_size or 1) > 1, listener.queue,
+                self._settings.default_send_timeout)
         except exceptions.UnsupportedFeature as error:
             raise NotImplementedError(str(error)) from error
         except exceptions.AmqpError as error:

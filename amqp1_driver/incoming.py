@@ -47,8 +47,20 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         self._settle(Outcome.ACCEPTED)
 
     def requeue(self) -> None:
-        """Settle as released (3.4.4): the bus gives it to another, or back to its sender."""
+        """Settle as released (3.4.4): the bus gives it to another, or back to its sender.
+
+        A message whose outcome is final already comes to this listener again.
+        """
         self._listener.forget(self._message_id)
+        delivery = self._delivery
+        if delivery is not None and delivery.settled:
+            self._delivery = None
+            if self._listener.again(delivery):
+                return
+            LOG.error("Message %s from %s on %s is lost: it can't be requeued, for it had to be "
+                      "accepted early and the listener has stopped", self.msg_id,
+                      delivery.address, delivery.host)
+            self._delivery = delivery
         self._settle(Outcome.RELEASED)
 
     def _settle(self, outcome: Outcome) -> None:

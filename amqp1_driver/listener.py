@@ -48,6 +48,16 @@ class DeliveryQueue:
             if self._waiting:
                 self._condition.notify()
 
+    def put_back(self, delivery: Delivery) -> bool:
+        """Any thread: the application wants it again later; False after :meth:`stop`."""
+        with self._condition:
+            if self._stopped:
+                return False
+            self._entries.append(delivery)
+            if self._waiting:
+                self._condition.notify()
+            return True
+
     def take(self, until: float | None) -> Delivery | None:
         """The oldest; None when there was none until then, or after :meth:`stop`.
 
@@ -162,6 +172,10 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome
         self.client.settle(delivery)
+
+    def again(self, delivery: Delivery) -> bool:
+        """Queue a delivery once more; False when the listener has stopped."""
+        return self.queue.put_back(delivery)
 
     def forget(self, message_id: Any) -> None:
         """A message goes back to the bus and may come again."""

@@ -99,6 +99,7 @@ class BusProfile:
     :param max_sessions: sessions per connection that the bus allows.
     :param pools: notification pools are possible.
     :param durable: the durable header makes a difference.
+    :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
     """
 
     name: str
@@ -111,6 +112,11 @@ class BusProfile:
     max_sessions: int = _CHANNELS
     pools: bool = False
     durable: bool = False
+    stores: bool = True
+
+
+def _router(name: str) -> BusProfile:
+    return BusProfile(name=name, addressing="routable", stores=False)
 
 
 def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
@@ -133,9 +139,9 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
 # serves a peer that does not tell its version.
 _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
     # Routers have named links: by its credit a router says whether anyone is there.
-    "qpid-dispatch-router": (((), BusProfile(name="qpid-dispatch", addressing="routable")),),
-    "skupper-router": (((), BusProfile(name="skupper-router", addressing="routable")),),
-    "amqp1-bus-router": (((), BusProfile(name="embedded router", addressing="routable")),),
+    "qpid-dispatch-router": (((), _router("qpid-dispatch")),),
+    "skupper-router": (((), _router("skupper-router")),),
+    "amqp1-bus-router": (((), _router("embedded router")),),
     "amqp1-bus-broker": (((), BusProfile(name="embedded broker", pools=True)),),
     # qpidd accepts and drops what goes to an unknown node by the anonymous terminus: right
     # for replies that nobody waits for any more, wrong for everything else.

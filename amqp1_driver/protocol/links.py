@@ -205,7 +205,8 @@ class Links:
                 self._scheduler, self.context.host, self._retry, node,
                 f"receive.{self._names}.{node.address}", self._sessions.for_receiver,
                 subscription.credit, subscription.sink, subscription.changed,
-                self._prepare))
+                self._prepare,
+                accept_early=subscription.batched and not self.context.profile.stores))
         for receiver in subscription.receivers:
             receiver.attach(self._engine)
 

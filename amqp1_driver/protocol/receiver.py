@@ -39,17 +39,19 @@ class Delivery:
     :param link: the link it came over; it can't be settled over another
     :param key: what the link calls it
     :param data: the encoded message
+    :param settled: its outcome is final already; settling only makes room
     """
 
-    __slots__ = ("address", "data", "host", "key", "link", "outcome", "receiver")
+    __slots__ = ("address", "data", "host", "key", "link", "outcome", "receiver", "settled")
 
     def __init__(self, receiver: "Receiver", link: EngineReceiver | None, key: int,
-                 data: bytes) -> None:
+                 data: bytes, settled: bool = False) -> None:
         self.receiver = receiver
         self.link = link
         self.key = key
         self.data = data
         self.outcome: Outcome | None = None
+        self.settled = settled
         self.address = receiver.address
         self.host = receiver.host
 
@@ -68,12 +70,16 @@ class Receiver(Link):
     :param sink: where deliveries go
     :param on_change: told when the link is attached or has gone
     :param prepare: makes sure that the node is there, then calls on
+    :param accept_early: accept each message as it comes: on a bus that stores
+        nothing a batch that is accepted as a whole would make each sender wait
+        until the batch is full
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, node: Node, name: str,
                  session: Callable[[], EngineSession], credit: int, sink: Sink,
                  on_change: Callable[["Receiver", exceptions.AmqpError | None], None],
-                 prepare: Callable[[Node, Callable[[], None]], None]) -> None:
+                 prepare: Callable[[Node, Callable[[], None]], None],
+                 accept_early: bool = False) -> None:
         super().__init__(scheduler, host, retry)
         self.node = node
         self.address = node.address
@@ -85,6 +91,7 @@ class Receiver(Link):
         self._sink = sink
         self._on_change = on_change
         self._prepare = prepare
+        self._accept_early = accept_early
         self._stopping = False
 
     def stop(self) -> None:
@@ -117,7 +124,10 @@ class Receiver(Link):
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on %s at %s: all %d credits are used up",
                       self.window.stalls, self.address, self.host, self.window.limit)
-        self._sink.deliver(Delivery(self, self.link, key, data))
+        if self._accept_early and self.link is not None:
+            self.link.settle(key, Outcome.ACCEPTED)
+            settled = True
+        self._sink.deliver(Delivery(self, self.link, key, data, settled))
 
     # -- inner -----------------------------------------------------------------
 
@@ -155,17 +165,19 @@ class Subscription:
     :param pool: name of a shared pool of notification listeners
     :param unique: what tells this listener from all others
     :param credit: of each link, messages
+    :param batched: the application collects messages before it settles them
     :param on_ready: called when all links are attached
     :param on_error: called when the bus can't do it at all
     """
 
     def __init__(self, destinations: tuple[Destination, ...], pool: str | None, unique: str,
-                 credit: int, sink: Sink, on_ready: Callable[[], object],
+                 credit: int, batched: bool, sink: Sink, on_ready: Callable[[], object],
                  on_error: Callable[[BaseException], object]) -> None:
         self.destinations = destinations
         self.pool = pool
         self.unique = unique
         self.credit = credit
+        self.batched = batched
         self.sink = sink
         self.receivers: list[Receiver] = []
         self.stopping = False
