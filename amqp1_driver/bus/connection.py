@@ -206,8 +206,9 @@ class SocketConnection:
         words (a SASL outcome, a TLS alert) away from the peer.
         """
         self._lingering = True
-        if self.engine is not None:
-            self.engine.lost()
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.lost()
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -232,5 +233,6 @@ class SocketConnection:
             with contextlib.suppress(OSError):
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.sock.close()
-        if self.engine is not None:
-            self.engine.lost()
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.lost()

@@ -184,16 +184,23 @@ class Engine:
         self.touch()
 
     def lost(self) -> None:
-        """The socket has gone: links are given up, nothing of proton is touched again."""
+        """The socket has gone: links are given up, nothing of proton is touched again.
+
+        Proton's memory (messages included) is freed by reference count: no waiting for the
+        garbage collector, which does not see how large these objects are.
+        """
         if not self._dead:
-            self._give_up(self.links)
             self._dead = True
+            self._give_up(self.links)
+            self._handlers.clear()
+            del self._pn, self._transport, self._connection, self._collector
 
     def detach(self, link: Link, condition: Condition) -> None:
         """Close one link from this side."""
+        proton_link = link.link
         self._give_up([link])
-        link.link.condition = condition
-        link.link.close()
+        proton_link.condition = condition
+        proton_link.close()
         self.touch()
 
     def _give_up(self, links: list[Link]) -> None:
@@ -206,6 +213,7 @@ class Engine:
                 self.behaviour.producer_detached(link)
             elif isinstance(link, Consumer):
                 self.behaviour.consumer_detached(link)
+            link.forget()
 
     # -- proton's events -----------------------------------------------------
 

@@ -140,6 +140,10 @@ class Link:
         #: Whatever the behaviour keeps for this link.
         self.node: Any = None
 
+    def forget(self) -> None:
+        """The link is closed: messages that it has sent may outlive it, proton's memory not."""
+        self.link = self.impl = None
+
     def detach(self, condition: str, description: str) -> None:
         """Detach (closed) by the bus with an error, e.g. because the node was deleted."""
         if not self.closed:
