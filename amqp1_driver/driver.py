@@ -19,13 +19,14 @@ own: services fork after they made their transports.
 import logging
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqp1_driver import codec, compat, exceptions, options
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.client import Client
-from amqp1_driver.listener import Listener
 from amqp1_driver.protocol.operation import Kind
+
+if TYPE_CHECKING:
+    from amqp1_driver.client import Client
 
 LOG = logging.getLogger(__name__)
 
@@ -128,6 +129,8 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
     def _listen(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
                 batch_size: int, batch_timeout: float | None) -> Any:
+        from amqp1_driver.listener import Listener
+
         client = self._ready()
         listener = Listener(client, self._settings.duplicate_window)
         # a batch is settled as a whole: with less credit than two of them it never fills
@@ -154,13 +157,16 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             if client is not None and self._pid == os.getpid():
                 client.close()
 
-    def _ready(self) -> Client:
+    def _ready(self) -> "Client":
         """The client of this process, made at its first use."""
         client = self._client
         if client is not None and self._pid == os.getpid():
             return client
         with self._lock:
             if self._client is None or self._pid != os.getpid():
+                # late: it needs proton, and __init__ says what to do when that is missing
+                from amqp1_driver.client import Client
+
                 if self._client is not None:
                     LOG.info("Process %d was forked from %s: it gets a connection of its own",
                              os.getpid(), self._pid)
