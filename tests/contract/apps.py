@@ -1,0 +1,258 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""An application as the tests of the contract have it: oslo.messaging's public API and no more."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import oslo_messaging
+from oslo_config import cfg
+
+from amqp1_driver import options
+from amqp1_driver.testing import reactions
+from amqp1_driver.testing.messages import Message, Properties
+from amqp1_driver.testing.peer import ScriptedPeer
+from amqp1_driver.testing.state import Event, Link
+
+GROUP = "oslo_messaging_amqp"
+#: no wait of a test is longer, seconds
+PATIENCE = 10.0
+#: what a busy machine may add to a deadline, seconds
+SLACK = 0.5
+
+#: short pauses, so that nothing takes long; the defaults of the driver have tests of their own
+QUICK: dict[str, Any] = {
+    "connection_retry_interval": 0.01,
+    "connection_retry_interval_max": 0.05,
+    "link_retry_delay": 0.1,
+    "host_selection": "ordered",
+}
+
+
+class App:
+    """A process's use of oslo.messaging: a ConfigOpts of its own, transports, servers, listeners.
+
+    :param url: of the bus, for transports that are given no other
+    :param settings: options of the group oslo_messaging_amqp
+    """
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.url = url
+        self.conf = cfg.ConfigOpts()
+        self.conf([], project="contract", default_config_files=[])
+        options.register_opts(self.conf)
+        for name, value in {**QUICK, **settings}.items():
+            self.conf.set_override(name, value, group=GROUP)
+        self._transports: list[Any] = []
+        self._servers: list[Any] = []
+        self._pool = concurrent.futures.ThreadPoolExecutor(64, "application")
+
+    def set(self, **settings: Any) -> None:
+        for name, value in settings.items():
+            self.conf.set_override(name, value, group=GROUP)
+
+    def transport(self, url: str | None = None, **more: Any) -> Any:
+        transport = oslo_messaging.get_rpc_transport(self.conf, url=url or self.url, **more)
+        self._transports.append(transport)
+        return transport
+
+    def notification_transport(self, url: str | None = None) -> Any:
+        transport = oslo_messaging.get_notification_transport(self.conf, url=url or self.url)
+        self._transports.append(transport)
+        return transport
+
+    def client(self, topic: str = "topic", transport: Any = None, **more: Any) -> Any:
+        target = oslo_messaging.Target(topic=topic, **{
+            name: more.pop(name) for name in ("exchange", "server", "fanout") if name in more})
+        more.setdefault("timeout", PATIENCE)
+        return oslo_messaging.get_rpc_client(transport or self.transport(), target, **more)
+
+    def server(self, *endpoints: Any, topic: str = "topic", server: str = "server",
+               transport: Any = None, exchange: str | None = None) -> Any:
+        target = oslo_messaging.Target(topic=topic, server=server, exchange=exchange)
+        found = oslo_messaging.get_rpc_server(transport or self.transport(), target,
+                                              list(endpoints), executor="threading")
+        found.start()
+        self._servers.append(found)
+        return found
+
+    def notifier(self, topic: str = "events", driver: str = "messagingv2", transport: Any = None,
+                 **more: Any) -> Any:
+        return oslo_messaging.Notifier(transport or self.notification_transport(), "publisher",
+                                       driver=driver, topics=[topic], **more)
+
+    def listener(self, *endpoints: Any, topic: str = "events", exchange: str | None = None,
+                 pool: str | None = None, transport: Any = None, batch: int = 0,
+                 batch_timeout: float | None = None) -> Any:
+        targets = [oslo_messaging.Target(topic=topic, exchange=exchange)]
+        transport = transport or self.notification_transport()
+        if batch:
+            found = oslo_messaging.get_batch_notification_listener(
+                transport, targets, list(endpoints), executor="threading", pool=pool,
+                batch_size=batch, batch_timeout=batch_timeout)
+        else:
+            found = oslo_messaging.get_notification_listener(
+                transport, targets, list(endpoints), executor="threading", pool=pool)
+        found.start()
+        self._servers.append(found)
+        return found
+
+    def later(self, fn: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """A future for what ``fn`` returns, run in a thread of the application."""
+        return self._pool.submit(fn, *args, **more)
+
+    def close_servers(self) -> None:
+        for server in self._servers:
+            server.stop()
+        for server in self._servers:
+            server.wait()
+        self._servers.clear()
+
+    def close(self) -> None:
+        self.close_servers()
+        for transport in self._transports:
+            transport.cleanup()
+        self._transports.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class Endpoint:
+    """An RPC endpoint; ``seen`` gets every request, ``gate`` lets ``wait`` end."""
+
+    def __init__(self) -> None:
+        self.seen: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.contexts: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.gate = threading.Event()
+
+    def echo(self, ctxt: Any, value: Any = None) -> Any:
+        self.contexts.put(ctxt)
+        self.seen.put(value)
+        return value
+
+    def wait(self, ctxt: Any, value: Any = None) -> Any:
+        self.seen.put(value)
+        self.gate.wait(PATIENCE)
+        return value
+
+    def unspeakable(self, ctxt: Any) -> Any:
+        return float, object.__new__(_Unspeakable)
+
+    def raise_value_error(self, ctxt: Any) -> Any:
+        raise ValueError("a bad value")
+
+    def take(self, timeout: float = PATIENCE) -> Any:
+        """The next request, queue.Empty if there is none in time."""
+        return self.seen.get(timeout=timeout)
+
+
+class _Unspeakable:
+    """JSON can't carry it."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Any:
+        raise ValueError("can't be iterated")
+
+
+class Events:
+    """A notification endpoint for the priorities info and error."""
+
+    def __init__(self, result: Callable[[Any], Any] = lambda payload: None) -> None:
+        self.seen: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._result = result
+
+    def info(self, ctxt: Any, publisher: Any, kind: Any, payload: Any, metadata: Any) -> Any:
+        self.seen.put(payload)
+        return self._result(payload)
+
+    def error(self, ctxt: Any, publisher: Any, kind: Any, payload: Any, metadata: Any) -> Any:
+        self.seen.put(("error", payload))
+        return self._result(payload)
+
+    def take(self, timeout: float = PATIENCE) -> Any:
+        return self.seen.get(timeout=timeout)
+
+
+class Batches:
+    """A batch endpoint for the priority info."""
+
+    def __init__(self) -> None:
+        self.seen: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def info(self, messages: list[Any]) -> Any:
+        self.seen.put([message["payload"] for message in messages])
+
+    def take(self) -> Any:
+        return self.seen.get(timeout=PATIENCE)
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._since
+
+
+# -- what is on the wire -----------------------------------------------------------------
+
+
+def peer(**defaults: Any) -> ScriptedPeer:
+    """A bus that takes all and, where a test does not say otherwise, accepts it."""
+    return ScriptedPeer(auto=True, **defaults)
+
+
+def request_of(transfer: Any) -> Any:
+    """The JSON body of a request that the driver sent."""
+    return json.loads(transfer.body)
+
+
+def answer(event: Event, value: Any = None) -> None:
+    """Reply to a request, as a server on the bus would."""
+    assert event.transfer is not None
+    asked = event.transfer.message.properties
+    link = event.core.find_link(asked.reply_to)
+    assert isinstance(link, Link), asked.reply_to
+    reactions.transfer(link, Message(
+        json.dumps({"response": value}),
+        properties=Properties(to=asked.reply_to, correlation_id=asked.message_id)))
+
+
+def request(method: str = "echo", message_id: Any = "id-1", reply_to: str | None = None,
+            **args: Any) -> Message:
+    """A request as the removed driver and this one put it on the wire."""
+    body = {"request": {"method": method, "args": args, "namespace": None, "version": "1.0"},
+            "context": {}}
+    return Message(json.dumps(body),
+                   properties=Properties(message_id=message_id, reply_to=reply_to))
+
+
+def is_request(address: Any) -> bool:
+    """Whether an address is one of RPC requests in legacy syntax."""
+    return str(address).startswith(("unicast.", "exclusive.", "broadcast."))
