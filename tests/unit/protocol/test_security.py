@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the configuration makes of SASL and the Open frame."""
+
+import pytest
+
+from amqp1_driver.options import Host, default_settings
+from amqp1_driver.protocol.security import engine_properties, mechanisms
+
+NOBODY = Host("bus", 5672)
+USER = Host("bus", 5672, "me", "secret")
+
+
+def certificate(tmp_path, **more):
+    file = tmp_path / "cert.pem"
+    file.write_text("")
+    return default_settings(ssl_cert_file=str(file), **more)
+
+
+def test_without_credentials_the_mechanism_is_anonymous():
+    assert mechanisms(default_settings(), NOBODY) == ("ANONYMOUS",)
+
+
+def test_a_user_means_a_password_mechanism_and_never_anonymous():
+    found = mechanisms(default_settings(), USER)
+    assert found == ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
+
+
+def test_a_client_certificate_means_external_unless_there_is_a_user(tmp_path):
+    settings = certificate(tmp_path)
+    assert mechanisms(settings, NOBODY) == ("EXTERNAL",)
+    assert "PLAIN" in mechanisms(settings, USER)
+
+
+@pytest.mark.parametrize("host", [NOBODY, USER])
+def test_the_option_decides_whatever_the_credentials(host):
+    settings = default_settings(sasl_mechanisms="gssapi  plain")
+    assert mechanisms(settings, host) == ("GSSAPI", "PLAIN")
+
+
+def test_the_open_frame_names_the_host_unless_there_is_a_virtual_host():
+    settings = default_settings()
+    assert engine_properties(settings, NOBODY, None)["hostname"] == "bus"
+    assert engine_properties(settings, NOBODY, "vhost:a")["hostname"] == "vhost:a"
+
+
+def test_the_defaults_of_the_open_frame():
+    assert engine_properties(default_settings(), NOBODY, None) == {
+        "hostname": "bus",
+        "max-frame-size": 1048576,
+        "properties": {"product": "amqp1-driver"},
+        "idle-time-out": 60.0,
+        "x-sasl-mechs": "ANONYMOUS",
+    }
+
+
+def test_an_idle_timeout_of_zero_is_not_sent():
+    assert "idle-time-out" not in engine_properties(
+        default_settings(idle_timeout=0), NOBODY, None)
+
+
+def test_frames_are_traced_when_asked_for():
+    assert engine_properties(default_settings(trace=True), NOBODY, None)["x-trace-protocol"]
+
+
+def test_credentials_and_sasl_configuration(tmp_path):
+    settings = default_settings(sasl_mechanisms="PLAIN", sasl_config_dir=str(tmp_path),
+                                sasl_config_name="mine")
+    found = engine_properties(settings, USER, None)
+    assert {name: found[name] for name in found if name.startswith("x-")} == {
+        "x-sasl-mechs": "PLAIN", "x-username": "me", "x-password": "secret",
+        "x-sasl-config-dir": str(tmp_path), "x-sasl-config-name": "mine",
+    }
+
+
+def test_a_user_without_password_has_an_empty_one():
+    found = engine_properties(default_settings(), Host("bus", 5672, "me"), None)
+    assert (found["x-username"], found["x-password"]) == ("me", "")
+
+
+def test_external_is_left_to_the_layer_in_front_of_proton(tmp_path):
+    found = engine_properties(certificate(tmp_path), NOBODY, None)
+    assert not [name for name in found if name.startswith("x-")]
