@@ -62,13 +62,14 @@ class Client:
         self._prefix = secrets.token_hex(8)
         self._ids = itertools.count(1)
         self._context: BusContext | None = None
+        self._dead_loop = False
         self._replies_under_way: set[Reply] = set()
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
         in_addresses = virtual_host if settings.pseudo_vhost else None
         in_open = None if settings.pseudo_vhost else virtual_host
         # names are unique for every process and fork: else replies could be stolen
-        self.container = settings.container_name or f"amqp1-driver-{self._prefix}"
+        self.container = f"{settings.container_name or 'amqp1-driver'}-{self._prefix}"
         self._loop = EventLoop("amqp1-io", mailbox_size=settings.mailbox_size)
         self._port = LoopPort(self._loop, settings, self.container, in_open,
                               virtual_host if settings.ssl_verify_vhost else None,
@@ -100,8 +101,9 @@ class Client:
             LOG.error("The I/O thread did not end within %s s", timeout)
 
     @property
-    def alive(self) -> bool:
-        return self._loop.is_alive()
+    def dead(self) -> bool:
+        """Whether the I/O thread has ended by an error."""
+        return self._dead_loop
 
     @property
     def context(self) -> BusContext | None:
@@ -115,6 +117,7 @@ class Client:
         error = exceptions.LoopDied(f"{exceptions.LoopDied.summary}: {cause!r}",
                                     host=self._hosts)
         error.__cause__ = cause
+        self._dead_loop = True
         self._context = None
         self._connection.abort(error)
 
@@ -182,14 +185,14 @@ class Client:
         return str(stage.value)
 
     def _timed_out(self, op: Operation, what: str) -> exceptions.DeadlineExpired:
-        context, last = self._context, self._connection.last_error
+        context = self._context
         host = context.host if context is not None else self._hosts
         address = op.address
         if address is None and isinstance(op, Request):
             address = op.destination.routing_key
         return exceptions.DeadlineExpired(
             stage=what, host=host, address=address, message_id=op.message_id,
-            description=f"last error: {last}" if context is None and last is not None else None)
+            description=self._connection.trouble if context is None else None)
 
     def _post(self, fn: Any, op: Any) -> bool:
         try:
@@ -291,7 +294,7 @@ class Client:
         except (TimeoutError, MailboxFull):
             LOG.warning("No subscription to %s on %s within %.1f s (%s); it is tried further",
                         [d.routing_key for d in destinations], self._hosts, timeout,
-                        subscription.last_error or self._connection.last_error)
+                        subscription.last_error or self._connection.trouble)
         except LoopClosed as error:
             raise exceptions.Closed(str(error), host=self._hosts) from error
         except exceptions.AmqpError:

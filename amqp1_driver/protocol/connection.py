@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import AddressConfig
-from amqp1_driver.addressing.peer import Peer
+from amqp1_driver.addressing.peer import Peer, choose
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy import failover
 from amqp1_driver.policy.backoff import Backoff
@@ -47,9 +47,16 @@ SWEEP_INTERVAL = 0.25
 #: how long a clean close may take, seconds
 CLOSE_TIMEOUT = 2.0
 
+#: what a connection that is being made waits for
+_AWAITED = {_State.CONNECTING: "its host name, TCP or TLS", _State.OPENING: "SASL and AMQP Open",
+            _State.ATTACHING: "the reply link"}
+
 
 class Port(Scheduler, Protocol):
     """What the connection needs of the world."""
+
+    #: hostname of the next Open frame; None: the name of the host
+    virtual_host: str | None
 
     def connect(self, host: Host) -> None: ...
     def disconnect(self) -> None: ...
@@ -73,6 +80,8 @@ class Connection:
         self.settings = settings
         self.addresses = addresses
         self.unique = unique
+        self._virtual_host = port.virtual_host
+        self._redial = False
         self.last_error: BaseException | None = None
         self.engine: Engine | None = None
         self.generations = 0
@@ -90,6 +99,8 @@ class Connection:
         self._waiting: OrderedDict[int, Operation] = OrderedDict()
         self._timer: Cancellable | None = None
         self._sweeper: Cancellable | None = None
+        #: whether the sweeper runs at its short interval
+        self._watching = False
         self._purged_at = port.now()
         self._loss: exceptions.AmqpError | None = None
         self._on_closed: Callable[[], object] | None = None
@@ -105,12 +116,29 @@ class Connection:
         """``hostname:port`` that is in use or tried next, for logs and errors."""
         return str(self._failover.current)
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be sent just now, for errors; any thread."""
+        awaited, error = _AWAITED.get(self.state), self.last_error
+        parts = [f"{self.host}: waiting for {awaited}" if awaited else "",
+                 f"last error: {error}" if error is not None else ""]
+        return "; ".join(part for part in parts if part)
+
     def start(self) -> None:
         self._machine.fire(_Event.START)
         self._connect()
 
     def send(self, op: Operation) -> None:
         """Send as soon as possible; the operation is completed or fails, once."""
+        try:
+            self._send(op)
+        except Exception as error:
+            # one message that can't be sent must not cost the loop
+            LOG.exception("Message %s to %s could not be sent", op.message_id, op.address)
+            op.fail(exceptions.AmqpError(f"internal error: {error!r}", host=self.host,
+                                         address=op.address, message_id=op.message_id))
+
+    def _send(self, op: Operation) -> None:
         if op.finished:
             return
         if self.state in (_State.CLOSING, _State.CLOSED):
@@ -124,8 +152,8 @@ class Connection:
         else:
             op.owner = self
             self._waiting[id(op)] = op
-        if self._sweeper is None:
-            self._sweeper = self.port.call_later(SWEEP_INTERVAL, self._sweep)
+        if not self._watching:
+            self._watch()
 
     def cancel(self, op: Operation) -> None:
         """Nobody waits for it any more."""
@@ -149,7 +177,11 @@ class Connection:
             subscription.close()
 
     def settle(self, delivery: Delivery) -> None:
-        delivery.receiver.settle(delivery)
+        try:
+            delivery.receiver.settle(delivery)
+        except Exception as error:
+            LOG.exception("A message from %s could not be settled", delivery.address)
+            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
 
     def close(self, on_closed: Callable[[], object]) -> None:
         """Close in order; ``on_closed`` is called when it is done or took too long."""
@@ -220,9 +252,25 @@ class Connection:
     def engine_opened(self, peer: Peer) -> None:
         if self.state is not _State.OPENING or self.engine is None:
             return
+        if self._names_vhost_differently(peer):
+            self._redial = True
+            self._loss = exceptions.ConnectionLost("virtual host is named anew", host=self.host)
+            return
         self._machine.fire(_Event.OPENED)
         self._generation = Generation(self, self.engine, peer)
         self._generation.attach_replies()
+
+    def _names_vhost_differently(self, peer: Peer) -> bool:
+        """Some buses want a prefix before the virtual host in the Open frame; which bus it
+        is, only its own Open frame tells."""
+        if self._virtual_host is None:
+            return False
+        profile = choose(peer, self.settings.addressing_mode)
+        wanted = profile.vhost_prefix + self._virtual_host
+        if self.port.virtual_host == wanted:
+            return False
+        self.port.virtual_host = wanted
+        return True
 
     def engine_failed(self, reason: str) -> None:
         self._loss = self._describe(None, reason)
@@ -260,6 +308,10 @@ class Connection:
 
     # -- inner ---------------------------------------------------------------------
 
+    def give_up(self, error: exceptions.AmqpError) -> None:
+        """Something without which the connection is of no use has failed."""
+        self._loss = error
+
     def _connect(self) -> None:
         attempt = failover.next_attempt(self._failover, self.port.rng)
         self._failover = attempt.state
@@ -273,8 +325,7 @@ class Connection:
 
     def _too_slow(self) -> None:
         self._timer = None
-        doing = {_State.CONNECTING: "TCP or TLS", _State.OPENING: "AMQP Open",
-                 _State.ATTACHING: "the reply link"}.get(self.state, self.state.value)
+        doing = _AWAITED.get(self.state, self.state.value)
         self._lost(exceptions.ConnectionFailed(
             f"no answer within {self.settings.connect_timeout:g} s while waiting for {doing}",
             host=self.host))
@@ -309,6 +360,10 @@ class Connection:
         self._back_off(error, established)
 
     def _back_off(self, error: exceptions.AmqpError, established: bool) -> None:
+        if self._redial:
+            self._redial = False
+            self._timer = self.port.call_later(0.0, self._retry)
+            return
         self.last_error = error
         before = self._failover
         self._failover = (failover.lost if established else failover.failed)(before, error)
@@ -332,6 +387,7 @@ class Connection:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+            self._watching = False
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             on_closed()
@@ -340,6 +396,8 @@ class Connection:
         for op in operations:
             op.owner = self
             self._waiting[id(op)] = op
+        if operations and not self._watching:
+            self._watch()
 
     def _take_waiting(self) -> list[Operation]:
         waiting = list(self._waiting.values())
@@ -355,8 +413,16 @@ class Connection:
                 del self._waiting[key]
                 op.fail(error)
 
+    def _watch(self) -> None:
+        """Something is under way: look it over soon, not when links may be purged."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._watching = True
+        self._sweeper = self.port.call_later(SWEEP_INTERVAL, self._sweep)
+
     def _sweep(self) -> None:
         self._sweeper = None
+        self._watching = False
         now = self.port.now()
         for key, op in list(self._waiting.items()):
             if op.deadline.expired(now):
@@ -369,8 +435,10 @@ class Connection:
             if now - self._purged_at >= delay:
                 self._purged_at = now
                 self._generation.purge(now)
-        if busy or (self._generation is not None and self._generation.sender_count):
-            self._sweeper = self.port.call_later(SWEEP_INTERVAL if busy else delay, self._sweep)
+        if busy:
+            self._watch()
+        elif self._generation is not None and self._generation.sender_count:
+            self._sweeper = self.port.call_later(delay, self._sweep)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
