@@ -176,6 +176,7 @@ def _text(pointer: Any) -> str | None:
 def _incoming(link: Any, pointer: Any) -> None:
     if _aborted(pointer):
         _settle(pointer)
+        _flow(link.impl, 1)  # it has cost a credit, and the owner never sees it
         return
     if not _readable(pointer) or _partial(pointer):
         return

@@ -96,6 +96,7 @@ def delivery(link: Any, delivery: Any) -> None:
     """An event on a delivery that we receive."""
     if delivery.aborted:
         delivery.settle()
+        link._pn_link.flow(1)  # it has cost a credit, and the owner never sees it
         return
     if not delivery.readable or delivery.partial:
         return
