@@ -118,6 +118,8 @@ class Timers:
 class FakePort:
     """The world as :class:`Connection` sees it; records what it asks for."""
 
+    virtual_host: str | None = None
+
     def __init__(self, world: World) -> None:
         self.rng = random.Random(7)
         self.timers = Timers()
