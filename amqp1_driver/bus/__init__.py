@@ -15,7 +15,8 @@
 It imports nothing of the driver: a foreign peer, so that both cannot be wrong together.
 """
 
-from .bus import MODES, Bus, ConnectionInfo, LinkInfo
+from .bus import MODES, Bus
+from .controls import ConnectionInfo, LinkInfo
 from .counters import Counters
 
 __all__ = ["MODES", "Bus", "ConnectionInfo", "Counters", "LinkInfo"]

@@ -12,8 +12,8 @@
 
 """The bus's ends of links and what travels on them. Everything here lives on the bus thread.
 
-This module and the engine are the only ones that call proton. Its C functions are called directly
-on the message path: the wrapper objects of the Python binding cost more than the protocol itself.
+Only this module, the engine and its endpoints call proton. Its C functions are called directly on
+the message path: the wrapper objects of the Python binding cost more than the protocol itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from cproton import (
 from proton import Condition, Delivery
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .endpoints import Endpoints
 
 #: Credit of a producer: messages that may be on their way or without an outcome.
 CREDIT = 250
@@ -130,8 +130,8 @@ def read_outcome(handle: Any) -> Outcome | None:
 class Link:
     """What both directions share. ``link`` is proton's wrapper: it keeps the C object alive."""
 
-    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
-        self.engine = engine
+    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
+        self.endpoints = endpoints
         self.link = link
         self.impl = link._impl
         self.address = address
@@ -147,14 +147,14 @@ class Link:
     def detach(self, condition: str, description: str) -> None:
         """Detach (closed) by the bus with an error, e.g. because the node was deleted."""
         if not self.closed:
-            self.engine.detach(self, Condition(condition, description))
+            self.endpoints.detach(self, Condition(condition, description))
 
 
 class Producer(Link):
     """A link on which a client sends to the bus; ``address`` None = the anonymous terminus."""
 
-    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
-        super().__init__(engine, link, address)
+    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
+        super().__init__(endpoints, link, address)
         #: Transfers received and not yet settled.
         self.held = 0
 
@@ -166,7 +166,7 @@ class Producer(Link):
         """
         if self.closed:
             return
-        wanted = self.engine.behaviour.window(self)
+        wanted = self.endpoints.behaviour.window(self)
         # Credit that the peer still has: proton counts arrived but unread transfers in.
         granted = pn_link_credit(self.impl) - pn_link_queued(self.impl)
         if wanted <= 0:
@@ -175,7 +175,7 @@ class Producer(Link):
             change = wanted - granted if granted * 2 < wanted else 0
         if change:
             pn_link_flow(self.impl, change)
-            self.engine.touch()
+            self.endpoints.touch()
 
     @property
     def credit(self) -> int:
@@ -220,16 +220,16 @@ class Transfer:
             pn_delivery_update(handle, outcome.state)
         pn_delivery_settle(handle)
         producer.held -= 1
-        producer.engine.counters.outcomes[outcome.name] += 1
-        producer.engine.touch()
+        producer.endpoints.counters.outcomes[outcome.name] += 1
+        producer.endpoints.touch()
         producer.adjust()
 
 
 class Consumer(Link):
     """A link on which a client receives from the bus."""
 
-    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
-        super().__init__(engine, link, address)
+    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
+        super().__init__(endpoints, link, address)
         self.presettled = link.remote_snd_settle_mode == PN_SND_SETTLED
         #: proton's delivery -> what was delivered, in the order of sending.
         self.unsettled: dict[Any, Item] = {}
@@ -249,9 +249,9 @@ class Consumer(Link):
         handle = pn_delivery(self.impl, b"%x" % self._tags)
         pn_link_send(self.impl, data)
         pn_link_advance(self.impl)
-        counters = self.engine.counters
+        counters = self.endpoints.counters
         counters.messages_out += 1
-        self.engine.touch()
+        self.endpoints.touch()
         if item is None or self.presettled:
             counters.presettled_out += 1
             pn_delivery_settle(handle)
@@ -263,4 +263,4 @@ class Consumer(Link):
         """Answer a drain request: use up the credit that nothing is left for (2.6.7)."""
         if pn_link_get_drain(self.impl) and self.credit > 0:
             pn_link_drained(self.impl)
-            self.engine.touch()
+            self.endpoints.touch()

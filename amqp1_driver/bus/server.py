@@ -14,8 +14,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import selectors
 import socket
 import ssl
@@ -30,6 +28,7 @@ from .behaviour import Behaviour
 from .connection import SocketConnection
 from .counters import Counters
 from .engine import Engine
+from .timers import Timers
 
 #: How long (seconds) a stopping bus waits for the peers' half of the close.
 _CLOSE_TIME = 2.0
@@ -66,8 +65,7 @@ class Server:
         self._wake_out, self._wake_in = socket.socketpair()
         self._calls: deque[Callable[[], None]] = deque()
         self._waiters: list[tuple[Callable[[], bool], Future[None]]] = []
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._serial = itertools.count()
+        self._timers = Timers()
         self._dirty: dict[SocketConnection, None] = {}
         self._frozen = False
         self._stop_by: float | None = None
@@ -120,7 +118,7 @@ class Server:
 
     def call_at(self, when: float, function: Callable[[], None]) -> None:
         """Run a function on the bus thread at ``when``."""
-        heapq.heappush(self._timers, (when, next(self._serial), function))
+        self._timers.at(when, function)
 
     def touch(self, connection: SocketConnection) -> None:
         """The connection has something to do at the end of this step."""
@@ -190,8 +188,10 @@ class Server:
             self._end()
 
     def _step(self) -> None:
-        selector = self._asleep if self._frozen else self._selector
-        for key, events in selector.select(self._timeout()):
+        frozen = self._frozen
+        selector = self._asleep if frozen else self._selector
+        delay = None if frozen else self._timers.delay(self.now())
+        for key, events in selector.select(delay):
             if key.fileobj is self._wake_out:
                 self._wake_out.recv(4096)
             elif key.fileobj is self._listener:
@@ -205,22 +205,12 @@ class Server:
             self._calls.popleft()()
         if self._frozen:
             return
-        self._run_timers()
+        self._timers.run(self.now())
         while self._dirty:
             connection = next(iter(self._dirty))
             del self._dirty[connection]
             connection.pump()
         self._check_waiters()
-
-    def _timeout(self) -> float | None:
-        if self._frozen or not self._timers:
-            return None
-        return max(0.0, self._timers[0][0] - self.now())
-
-    def _run_timers(self) -> None:
-        now = self.now()
-        while self._timers and self._timers[0][0] <= now:
-            heapq.heappop(self._timers)[2]()
 
     def _check_waiters(self) -> None:
         if self._waiters:

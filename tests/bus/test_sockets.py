@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
@@ -45,7 +46,17 @@ def connect(bus: Bus, **options: Any) -> BlockingConnection:
 
 
 def raw(bus: Bus) -> socket.socket:
+    """A bare TCP connection; to be used as a context manager."""
     return socket.create_connection(("127.0.0.1", bus.port), timeout=TIMEOUT)
+
+
+@contextlib.contextmanager
+def greeted(bus: Bus) -> Iterator[socket.socket]:
+    """A bare TCP connection on which the bus has answered the SASL header."""
+    with raw(bus) as sock:
+        sock.sendall(SASL)
+        assert sock.recv(8) == SASL
+        yield sock
 
 
 def read_to_end(sock: socket.socket) -> bytes:
@@ -125,11 +136,9 @@ def test_stopping_closes_connections_with_connection_forced(bus: Bus) -> None:
 
 
 def test_killing_resets_sockets_and_frees_the_port(bus: Bus) -> None:
-    sock = raw(bus)
-    sock.sendall(SASL)
-    assert sock.recv(8) == SASL
-    bus.kill()
-    assert b"AMQP" not in read_to_end(sock)
+    with greeted(bus) as sock:
+        bus.kill()
+        assert b"AMQP" not in read_to_end(sock)
     with pytest.raises(ConnectionRefusedError):
         raw(bus)
     with Bus(bus.mode, port=bus.port) as again:
@@ -150,11 +159,9 @@ def test_a_stopped_bus_leaves_no_thread_and_no_descriptor() -> None:
 
 
 def test_dropped_connections_may_come_back(bus: Bus) -> None:
-    sock = raw(bus)
-    sock.sendall(SASL)
-    assert sock.recv(8) == SASL
-    bus.drop_connections()
-    assert b"AMQP" not in read_to_end(sock)
+    with greeted(bus) as sock:
+        bus.drop_connections()
+        assert b"AMQP" not in read_to_end(sock)
     connect(bus).close()
 
 
@@ -176,16 +183,13 @@ def test_detached_links_are_told_why_and_the_connection_lives(bus: Bus) -> None:
 
 
 def test_a_frozen_bus_says_nothing_until_it_is_thawed(bus: Bus) -> None:
-    sock = raw(bus)
-    sock.sendall(SASL)
-    assert sock.recv(8) == SASL
-    assert sock.recv(64)
-    bus.freeze()
-    other = raw(bus)
-    other.sendall(SASL)
-    assert select.select([other], [], [], 0.1)[0] == []
-    bus.thaw()
-    assert other.recv(8) == SASL
+    with greeted(bus):
+        bus.freeze()
+        with raw(bus) as other:
+            other.sendall(SASL)
+            assert select.select([other], [], [], 0.1)[0] == []
+            bus.thaw()
+            assert other.recv(8) == SASL
 
 
 def test_paused_credit_is_withheld_until_resumed(bus: Bus) -> None:
@@ -201,8 +205,7 @@ def test_paused_credit_is_withheld_until_resumed(bus: Bus) -> None:
 
 
 def test_a_silent_peer_is_given_up_after_the_idle_timeout() -> None:
-    with Bus(idle_timeout=0.2) as bus:
-        sock = raw(bus)
+    with Bus(idle_timeout=0.2) as bus, raw(bus) as sock:
         # Header and Open (container-id "x") without SASL; then silence.
         sock.sendall(AMQP + bytes.fromhex("00000011 02 00 0000 0053 10 c0 04 01 a1 01 78"))
         assert b"amqp:resource-limit-exceeded" in read_to_end(sock)
@@ -238,8 +241,8 @@ def test_a_client_that_speaks_tls_to_a_clear_port_is_answered_and_closed() -> No
     with Bus() as bus:
         context = ssl.create_default_context()
         context.check_hostname = False
-        with pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
-            context.wrap_socket(raw(bus))
+        with raw(bus) as sock, pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
+            context.wrap_socket(sock)
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +297,7 @@ def test_a_client_without_the_required_certificate_is_refused(files: dict[str, s
 
 
 def test_a_client_that_speaks_in_clear_to_a_tls_port_gets_no_amqp(files: dict[str, str]) -> None:
-    with Bus(tls_cert=files["server"]) as bus:
-        sock = raw(bus)
+    with Bus(tls_cert=files["server"]) as bus, raw(bus) as sock:
         sock.sendall(SASL)
         assert b"AMQP" not in read_to_end(sock)
 
