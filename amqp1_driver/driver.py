@@ -19,6 +19,7 @@ own: services fork after they made their transports.
 import logging
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from amqp1_driver import codec, compat, exceptions, options
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
     from amqp1_driver.client import Client
 
 LOG = logging.getLogger(__name__)
+
+
+_drivers: "weakref.WeakSet[Amqp1Driver]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """The parent's client, and a lock that another thread may have held, are not ours."""
+    for driver in list(_drivers):
+        driver._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
@@ -51,7 +64,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         self._exchange = default_exchange or options.default_exchange_for(conf)
         self._lock = threading.Lock()
         self._client: Client | None = None
-        self._pid: int | None = None
+        _drivers.add(self)
 
     # -- sending -----------------------------------------------------------------
 
@@ -154,25 +167,28 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         """Close the connection and end the I/O thread; blocks until it is done."""
         with self._lock:
             client, self._client = self._client, None
-            if client is not None and self._pid == os.getpid():
-                client.close()
+        if client is not None:
+            client.close()
 
     def _ready(self) -> "Client":
         """The client of this process, made at its first use."""
         client = self._client
-        if client is not None and self._pid == os.getpid():
+        if client is not None and not client.dead:
             return client
         with self._lock:
-            if self._client is None or self._pid != os.getpid():
+            if self._client is None or self._client.dead:
                 # late: it needs proton, and __init__ says what to do when that is missing
                 from amqp1_driver.client import Client
 
-                if self._client is not None:
-                    LOG.info("Process %d was forked from %s: it gets a connection of its own",
-                             os.getpid(), self._pid)
                 client = Client(self._hosts, self._settings, self._virtual_host,
                                 self._exchange)
                 client.start()
-                self._pid = os.getpid()
                 self._client = client
             return self._client
+
+    def _forked(self) -> None:
+        if self._client is not None:
+            LOG.info("Process %d was forked after its transport was used: it gets a connection "
+                     "of its own", os.getpid())
+        self._client = None
+        self._lock = threading.Lock()

@@ -49,8 +49,8 @@ _OLD: dict[str, Any] = {"deprecated_group": _OLD_GROUP}
 
 # fmt: off
 _CONNECTION_OPTS = [
-    _text("container_name", None, "Container id in the Open frame, unique on the bus. A unique "
-          "one is made for each process when it is not set.", **_OLD),
+    _text("container_name", None, "First part of the container id in the Open frame; what makes "
+          "it unique for each process is added.", **_OLD),
     _seconds("idle_timeout", 60.0, "A connection on which nothing was received for this long is "
              "given up, and the peer is told to expect the same of us. 0 turns it off.",
              minimum=0, **_OLD),
@@ -63,8 +63,8 @@ _CONNECTION_OPTS = [
                    ("round-robin", "as written, beginning at a random host")]),
     _seconds("connection_retry_interval", 1.0, "Pause after all hosts have been tried in vain; "
              "some random time is added so that not all clients come at once."),
-    _seconds("connection_retry_backoff", 2.0, "Added to the pause after each further vain round "
-             "through the hosts.", minimum=0),
+    _seconds("connection_retry_backoff", 2.0, "Factor by which the pause grows after each "
+             "further vain round through the hosts.", minimum=0),
     _seconds("connection_retry_interval_max", 30.0, "The pause never gets longer than this."),
     _count("max_frame_size", 1048576, "Largest frame in bytes that is offered to the peer.",
            minimum=512, max=4294967295),

@@ -18,6 +18,7 @@ Lives on the I/O thread.
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp1_driver import exceptions
@@ -86,7 +87,7 @@ class LoopPort:
         self._loop = loop
         self._settings = settings
         self._container = container
-        self._virtual_host = virtual_host
+        self.virtual_host = virtual_host
         self._verify_name = verify_name
         self._stream: _Stream | None = None
         self._tick: Timer | None = None
@@ -98,7 +99,17 @@ class LoopPort:
         return self._loop.now()
 
     def call_later(self, delay: float, fn: Callable[[], None]) -> Timer:
-        return self._loop.call_later(delay, fn)
+        return self._loop.call_later(delay, partial(self._guarded, fn))
+
+    def _guarded(self, fn: Callable[[], None]) -> None:
+        """A timer that fails costs the connection, which is made anew, not the loop."""
+        try:
+            fn()
+        except Exception as error:
+            LOG.exception("Connection to %s is given up after an internal error",
+                          self.connection.host)
+            self.connection.give_up(
+                exceptions.ConnectionLost(f"internal error: {error!r}", host=self.connection.host))
 
     # -- Port --------------------------------------------------------------------
 
@@ -116,7 +127,7 @@ class LoopPort:
             stream.let_go()
 
     def new_engine(self, host: Host, handler: Any) -> Any:
-        properties = engine_properties(self._settings, host, self._virtual_host)
+        properties = engine_properties(self._settings, host, self.virtual_host)
         names = mechanisms(self._settings, host)
         if names == ("EXTERNAL",):
             # proton can't be told of TLS that is not its own

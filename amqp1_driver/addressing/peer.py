@@ -99,6 +99,7 @@ class BusProfile:
     :param max_sessions: sessions per connection that the bus allows.
     :param pools: notification pools are possible.
     :param durable: the durable header makes a difference.
+    :param vhost_prefix: what a virtual host's name has in front in the Open frame.
     :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
     """
 
@@ -113,6 +114,7 @@ class BusProfile:
     pools: bool = False
     durable: bool = False
     stores: bool = True
+    vhost_prefix: str = ""
 
 
 def _router(name: str) -> BusProfile:
@@ -132,6 +134,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         max_sessions=64,
         pools=True,
         durable=True,
+        vhost_prefix="vhost:",
     )
 
 

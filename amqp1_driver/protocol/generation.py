@@ -18,10 +18,11 @@ messages and subscriptions through.  Lives on the I/O thread.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import AddressConfig, Node
+from amqp1_driver.addressing.base import AddressConfig
 from amqp1_driver.addressing.peer import Peer, ReplyKind, choose, make_addresser
 from amqp1_driver.addressing.rabbitmq import reply_node
 from amqp1_driver.options import Settings
@@ -53,6 +54,7 @@ class Owner(Protocol):
     def host(self) -> str: ...
     def reply_ready(self, context: BusContext) -> None: ...
     def reply_lost(self, error: exceptions.AmqpError) -> None: ...
+    def give_up(self, error: exceptions.AmqpError) -> None: ...
 
 
 class Generation:
@@ -70,13 +72,14 @@ class Generation:
                                   self.profile.max_sessions)
         self._provisioner: Provisioner | None = None
         if self.profile.provision:
-            self._provisioner = Provisioner(owner.port, self._host, settings.connect_timeout)
+            self._provisioner = Provisioner(owner.port, self._host, settings.connect_timeout,
+                                            owner.give_up)
         self._node = (reply_node(owner.unique) if self.profile.reply is ReplyKind.EXCLUSIVE
                       else None)
         self.replies = Replies(
             owner.port, self._host, owner.link_retry, self.profile.reply, self._node,
             lambda: self._sessions.shared("replies"), settings.reply_link_credit,
-            self._reply_ready, owner.reply_lost)
+            self._reply_ready, owner.reply_lost, self._declare_reply_node)
         self._links: Links | None = None
 
     def attach_replies(self) -> None:
@@ -85,14 +88,23 @@ class Generation:
             self.replies.attach(self._engine)
             return
         self._provisioner.attach(self._engine, self._sessions.shared("replies"))
-        node = self._node or Node("")
-        self._provisioner.ensure(node.declare, self._declared)
+        self._declare_reply_node(lambda: self.replies.attach(self._engine))
 
-    def _declared(self, error: BaseException | None) -> None:
+    def _declare_reply_node(self, attach: Callable[[], None]) -> None:
+        """Where the bus makes no node for replies by itself: declare it, then go on."""
+        if self._provisioner is None or self._node is None:
+            attach()
+            return
+        self._provisioner.forget(self._node)
+        self._provisioner.ensure(self._node.declare,
+                                 lambda error: self._declared(error, attach))
+
+    def _declared(self, error: BaseException | None, attach: Callable[[], None]) -> None:
         if error is None:
-            self.replies.attach(self._engine)
-        else:
-            LOG.error("The reply queue can't be declared on %s: %s", self._host, error)
+            attach()
+        elif isinstance(error, exceptions.LinkFailed):
+            # without a reply address nothing goes: another host may do better
+            self._owner.give_up(error)
 
     def _reply_ready(self, address: str) -> None:
         owner = self._owner

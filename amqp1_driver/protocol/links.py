@@ -31,8 +31,13 @@ from amqp1_driver.protocol.operation import Operation, Request
 from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.protocol.receiver import Receiver, Subscription
 from amqp1_driver.protocol.sender import Sender
+from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
+
+
+#: RabbitMQ ends a session at its 257th link
+LINKS_PER_SESSION = 200
 
 
 class Sessions:
@@ -43,7 +48,7 @@ class Sessions:
 
     def __init__(self, engine: Engine, per_receiver: bool, limit: int) -> None:
         self._engine = engine
-        self._per_receiver = per_receiver
+        self._links_each = 1 if per_receiver else LINKS_PER_SESSION
         # one is the senders', one the reply link's and management's
         self._limit = max(1, limit - 2)
         self._shared: dict[str, EngineSession] = {}
@@ -57,10 +62,8 @@ class Sessions:
         return session
 
     def for_receiver(self) -> EngineSession:
-        if not self._per_receiver:
-            return self.shared("receivers")
         self._receivers = [s for s in self._receivers if not s.ended]
-        free = [s for s in self._receivers if not s.links]
+        free = [s for s in self._receivers if s.links < self._links_each]
         if free:
             return free[0]
         if len(self._receivers) < self._limit:
@@ -115,7 +118,7 @@ class Links:
         else:
             address = None if self.context.profile.anonymous_replies else op.address
         sender = self._senders.get(address)
-        if sender is None:
+        if sender is None or sender.state is LinkState.DETACHED:
             sender = self._attach_sender(address)
         sender.submit(op)
         if not sender.idle:

@@ -60,12 +60,15 @@ class Provisioner:
     """Declares each node once per connection, in order, and tells when it is there.
 
     :param timeout: for each request, seconds
+    :param on_lost: told when the peer detaches; nothing can be declared any more
     """
 
-    def __init__(self, scheduler: Scheduler, host: str, timeout: float) -> None:
+    def __init__(self, scheduler: Scheduler, host: str, timeout: float,
+                 on_lost: Callable[[exceptions.AmqpError], None]) -> None:
         self._scheduler = scheduler
         self._host = host
         self._timeout = timeout
+        self._on_lost = on_lost
         self._sender: EngineSender | None = None
         self._receiver: EngineReceiver | None = None
         self._outside: dict[str, tuple[Declaration, Cancellable]] = {}
@@ -128,6 +131,7 @@ class Provisioner:
                                           host=self._host, address=ADDRESS)
         LOG.error("Nodes can't be declared: %s", error)
         self.connection_lost(error)
+        self._on_lost(error)
 
     def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
         if self._receiver is not None:

@@ -29,6 +29,7 @@ from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine, EngineReceiver, EngineSession
 from amqp1_driver.protocol.link import Link, Scheduler
 from amqp1_driver.protocol.operation import Request, Stage
+from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
 
@@ -46,12 +47,14 @@ class Replies(Link):
     :param credit: full level of the window, messages
     :param on_ready: told the reply address
     :param on_lost: the link has gone while the connection lives
+    :param prepare: makes sure that the node is there, then calls on
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, kind: ReplyKind,
                  node: Node | None, session: Callable[[], EngineSession], credit: int,
                  on_ready: Callable[[str], None],
-                 on_lost: Callable[[exceptions.AmqpError], None]) -> None:
+                 on_lost: Callable[[exceptions.AmqpError], None],
+                 prepare: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(scheduler, host, retry)
         self.address = node.address if node else "the reply address"
         self.window = CreditWindow(credit)
@@ -63,6 +66,7 @@ class Replies(Link):
         self._session = session
         self._on_ready = on_ready
         self._on_lost = on_lost
+        self._prepare = prepare
         self._attempt = 0
 
     def expect(self, op: Request) -> None:
@@ -137,6 +141,14 @@ class Replies(Link):
             self._session(), f"reply.{self._attempt}", self._node.address if self._node else None,
             self, settled=self._kind is ReplyKind.VOLATILE,
             capability=_CAPABILITIES.get(self._kind))
+
+    def _reattach(self) -> None:
+        self._timer = None
+        self._prepare(self._prepared)
+
+    def _prepared(self) -> None:
+        if self.state is LinkState.REATTACH_WAIT:
+            super()._reattach()
 
     def _attached(self) -> None:
         assert self.link is not None
