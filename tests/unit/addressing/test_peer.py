@@ -143,7 +143,14 @@ def test_rabbitmq(version, reply, session_per_receiver):
         max_sessions=64,
         pools=True,
         durable=True,
+        stores=True,
+        vhost_prefix="vhost:",
     )
+
+
+@pytest.mark.parametrize("product", ["qpid-dispatch-router", "skupper-router", "amqp1-bus-router"])
+def test_a_router_never_owns_a_message(product):
+    assert not choose(peer(product, "1.0")).stores
 
 
 def test_qpidd():
