@@ -155,7 +155,8 @@ def _outgoing(link: Any, pointer: Any) -> None:
 def _disposition(pointer: Any, state: int) -> Disposition:
     """The details of a negative outcome (3.4.2 to 3.4.5)."""
     remote = lib.pn_delivery_remote(pointer)
-    outcome = _OUTCOMES.get(state, Outcome.RELEASED)
+    # settled without an outcome: nobody can tell what became of it
+    outcome = _OUTCOMES.get(state, Outcome.IN_DOUBT)
     name = description = None
     failed = undeliverable = False
     if outcome is Outcome.REJECTED:

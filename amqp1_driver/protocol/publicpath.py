@@ -78,7 +78,8 @@ def outcome(link: Any, delivery: Any) -> None:
     modified = state == int(proton.Delivery.MODIFIED)
     condition = remote.condition if state == int(proton.Delivery.REJECTED) else None
     disposition = Disposition(
-        _OUTCOMES.get(state, Outcome.RELEASED),
+        # settled without an outcome: nobody can tell what became of it
+        _OUTCOMES.get(state, Outcome.IN_DOUBT),
         condition=condition.name if condition else None,
         description=condition.description if condition else None,
         failed=modified and bool(remote.failed),
