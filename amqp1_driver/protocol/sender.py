@@ -25,7 +25,7 @@ from amqp1_driver import exceptions
 from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine, EngineSender, EngineSession
-from amqp1_driver.protocol.link import Link, Scheduler
+from amqp1_driver.protocol.link import Cancellable, Link, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Stage, expired
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Sender(Link):
         self._on_returned = on_returned
         self.link: EngineSender | None = None
         self.pending: OrderedDict[int, Operation] = OrderedDict()
-        self.delayed: dict[int, Operation] = {}
+        self.delayed: dict[int, tuple[Operation, Cancellable]] = {}
         self.unsettled: dict[int, Operation] = {}
         self.last_used = scheduler.now()
         self.blocked_since: float | None = None
@@ -74,7 +74,11 @@ class Sender(Link):
 
     def cancel(self, op: Operation) -> None:
         """The caller has given up; it has its error already."""
-        if self.pending.pop(id(op), None) or self.delayed.pop(id(op), None):
+        if self.pending.pop(id(op), None):
+            return
+        _, timer = self.delayed.pop(id(op), (None, None))
+        if timer is not None:
+            timer.cancel()
             return
         for key, other in self.unsettled.items():
             if other is op:
@@ -102,7 +106,7 @@ class Sender(Link):
 
     def link_outcome(self, key: int, disposition: Disposition) -> None:
         op = self.unsettled.pop(key, None)
-        if op is None:
+        if op is None or op.finished:  # a reply may overtake the outcome of its call
             return
         if disposition.outcome is Outcome.ACCEPTED:
             op.accepted()
@@ -133,23 +137,22 @@ class Sender(Link):
         error = decision.error
         assert error is not None
         # a reply may outrun the news of its address in a mesh: one more try is safe
-        again = decision.action is Action.RESEND or (
-            reply and op.retry.may_retry(error) and not op.deadline.expired(now))
-        if not again:
+        again = decision.action is Action.RESEND or (reply and op.retry.may_retry(error))
+        delay = op.retry.delay(self.scheduler.rng)
+        if not again or op.deadline.remaining(now) <= delay:
             op.fail(error)
             return
-        delay = op.retry.delay(self.scheduler.rng)
         op.retry = op.retry.spent()
         op.stage = Stage.QUEUED
         op.owner = self
         LOG.debug("Message %s to %s on %s came back %s, again in %.2f s", op.message_id,
                   op.address, self.host, disposition.outcome.value, delay)
-        self.delayed[id(op)] = op
-        self.scheduler.call_later(delay, lambda: self._resend(op))
+        timer = self.scheduler.call_later(delay, lambda: self._resend(op))
+        self.delayed[id(op)] = op, timer
 
     def _resend(self, op: Operation) -> None:
-        if self.delayed.pop(id(op), None) is not None:
-            self.submit(op)
+        del self.delayed[id(op)]
+        self.submit(op)
 
     def _open(self, engine: Engine) -> EngineSender:
         self._attempt += 1
@@ -185,7 +188,9 @@ class Sender(Link):
 
     def take_pending(self) -> list[Operation]:
         """What has not been sent, in order; it is the caller's from now on."""
-        waiting = [*self.delayed.values(), *self.pending.values()]
+        for _, timer in self.delayed.values():
+            timer.cancel()
+        waiting = [*(op for op, _ in self.delayed.values()), *self.pending.values()]
         self.delayed.clear()
         self.pending.clear()
         return waiting
