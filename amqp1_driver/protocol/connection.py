@@ -222,7 +222,11 @@ class Connection:
         self.engine.open()
 
     def transport_lost(self, error: exceptions.AmqpError) -> None:
-        if self._loss is None:
+        engine = self.engine
+        if engine is not None:
+            # what came before counts: outcomes, and why the peer has closed
+            self.process()
+        if self.engine is engine:
             self._lost(error)
 
     def data_received(self, data: Any) -> None:
