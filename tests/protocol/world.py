@@ -395,7 +395,7 @@ class World:
 
     def outcome(self, state: Any, index: int = -1) -> World:
         """The peer settles a delivery that it held."""
-        self.peer.settle(self.peer.transfers[index], state)
+        reactions.settle(self.peer.transfers[index], state)
         return self.run()
 
     def no_credit(self, address: str | None = None) -> None:
