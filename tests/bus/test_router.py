@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from proton import Delivery, Link, Message, symbol
 
+from amqp1_driver.bus.links import Producer
 from tests.bus.memory import Client, MemoryBus, is_open, outcome
 
 
@@ -388,18 +389,27 @@ def test_a_source_without_address_is_refused_with_a_null_terminus(one: Client) -
     assert receiver.link.remote_source.address is None
 
 
+def adjust(bus: MemoryBus) -> None:
+    """What the bus does after a change of what is paused."""
+    for client in bus.clients:
+        for link in client.engine.links:
+            if isinstance(link, Producer):
+                link.adjust()
+
+
+@pytest.mark.parametrize("address", ["queue", None])
 def test_pausing_withdraws_credit_and_resuming_gives_it_back(
-    bus: MemoryBus, one: Client, two: Client
+    bus: MemoryBus, one: Client, two: Client, address: str | None
 ) -> None:
     two.receiver("queue")
     sender, other = one.sender("queue"), one.sender(None)
-    bus.behaviour.pause("queue")
-    for client in bus.clients:
-        for link in client.engine.links:
-            if hasattr(link, "adjust"):
-                link.adjust()
-    assert (sender.credit, other.credit) == (0, 250)
+    bus.behaviour.pause(address)
+    adjust(bus)
+    assert (sender.credit, other.credit) == (0, 250 if address else 0)
     assert one.sender("queue").credit == 0
+    bus.behaviour.resume(address)
+    adjust(bus)
+    assert (sender.credit, other.credit) == (250, 250)
 
 
 def test_ending_a_session_ends_its_links_only(bus: MemoryBus, one: Client, two: Client) -> None:

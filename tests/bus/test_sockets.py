@@ -33,6 +33,8 @@ from amqp1_driver.bus import Bus
 TIMEOUT = 10
 AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"
+#: An Open frame with the container-id "x".
+OPEN = bytes.fromhex("00000011 02 00 0000 0053 10 c0 04 01 a1 01 78")
 
 
 @pytest.fixture(params=["router", "broker"])
@@ -190,6 +192,36 @@ def test_a_frozen_bus_says_nothing_until_it_is_thawed(bus: Bus) -> None:
             assert select.select([other], [], [], 0.1)[0] == []
             bus.thaw()
             assert other.recv(8) == SASL
+
+
+def test_the_depth_of_a_queue_can_be_asked_and_awaited() -> None:
+    with Bus("broker") as bus:
+        client = connect(bus)
+        sender = client.create_sender("q")
+        sender.send(Message(body="x"))
+        sender.send(Message(body="y"))
+        assert (bus.queue_depth("q"), bus.queue_depth("other")) == (2, 0)
+        receiver = client.create_receiver("q", credit=1)
+        receiver.receive(timeout=TIMEOUT)
+        receiver.accept()
+        client.close()
+        bus.wait_until(lambda b: b.peek("q") == 1)
+
+
+def test_a_peer_that_just_closes_its_socket_is_forgotten(bus: Bus) -> None:
+    with raw(bus) as sock:
+        sock.sendall(AMQP + OPEN)
+        bus.wait_until(lambda b: [c.container for c in b.peek_connections()] == ["x"])
+    bus.wait_until(lambda b: b.peek_connections() == [])
+
+
+def test_a_bus_must_be_started_once_before_it_is_used() -> None:
+    bus = Bus()
+    with pytest.raises(RuntimeError, match="not been started"):
+        bus.queue_depth("q")
+    bus.stop()
+    with bus, pytest.raises(RuntimeError, match="already"):
+        bus.start()
 
 
 def test_paused_credit_is_withheld_until_resumed(bus: Bus) -> None:
