@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``amqp1 demo`` as its users see it: a process, a table, an exit status."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp1_driver.cli import demo, demo_stage, demo_steps
+from amqp1_driver.cli.table import Table
+from amqp1_driver.testing.fixture import BusFixture
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 60
+STEPS = [
+    "start", "call", "call by name", "cast", "fanout", "timeout, busy server",
+    "timeout, no server", "remote exception", "notifications", "failover",
+]  # fmt: skip
+LAST = re.compile(r"every step did what it should \((\d+\.\d) s\)")
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "amqp1_driver.cli.main", "demo", *arguments],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def play(*arguments: str) -> tuple[int, str, str]:
+    process = start(*arguments)
+    output, errors = process.communicate(timeout=TIMEOUT)
+    return process.returncode, output, errors
+
+
+def verdicts(output: str) -> dict[str, str]:
+    """Name of each step -> ok, FAILED or -."""
+    rows = re.findall(r"^(ok|FAILED|-) +(.{20}) +[0-9.-]+  ", output, re.MULTILINE)
+    return {name.strip(): verdict for verdict, name in rows}
+
+
+def processes(output: str) -> list[int]:
+    return [int(number) for number in re.findall(r"process (\d+)", output)]
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("mode", ["router", "broker"])
+def test_every_step_succeeds_and_nothing_is_left_behind(mode: str) -> None:
+    status, output, errors = play("--mode", mode)
+    assert (status, errors) == (0, ""), output
+    assert verdicts(output) == dict.fromkeys(STEPS, "ok")
+    assert "\x1b" not in output
+    last = LAST.fullmatch(output.splitlines()[-1])
+    assert last is not None
+    assert float(last[1]) < 15
+    pids = set(processes(output))
+    assert len(pids) == 5, "two buses and three servers, each a process of its own"
+    assert not any(runs(pid) for pid in pids)
+
+
+def test_a_bus_that_is_there_is_used_and_not_killed() -> None:
+    with BusFixture("broker", users={"ann": "a-password"}) as bus:
+        status, output, errors = play("--url", bus.url())
+        place = f"bus at 127.0.0.1:{bus.port}\n"
+    assert (status, errors) == (0, ""), output
+    assert verdicts(output) == {**dict.fromkeys(STEPS, "ok"), "failover": "-"}
+    assert place in output
+    assert "a-password" not in output
+
+
+def test_what_keeps_a_server_from_coming_up_is_said_at_once() -> None:
+    status, output, _ = play("--url", "amqp://ann:a-password@127.0.0.1:1/?nonsense=1")
+    assert status == 1
+    assert verdicts(output) == {"start": "FAILED"}
+    assert "unknown option 'nonsense'" in output
+    assert "a-password" not in output
+    assert output.splitlines()[-1].startswith("did not do what they should: start")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_ends_all_its_processes(number: int) -> None:
+    process = start()
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if "notification listener" in line:  # the row of the start is complete
+            break
+    pids = set(processes(seen))
+    assert len(pids) == 5
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, errors) == (130, "")
+    assert output.splitlines()[-1] == "interrupted"
+    assert not any(runs(pid) for pid in pids)
+
+
+class Nothing:
+    """A stage without processes."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+
+def test_a_step_that_fails_is_named_and_the_others_are_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def bad() -> demo_steps.Shown:
+        raise demo_steps.Failed("it did something else", 0.5)
+
+    def good() -> demo_steps.Shown:
+        return demo_steps.Shown(0.001, ["done"])
+
+    monkeypatch.setattr(demo_stage, "Stage", Nothing)
+    monkeypatch.setattr(
+        demo_steps.Play, "steps", lambda self: [("one", good), ("two", bad), ("three", good)]
+    )
+    out = io.StringIO()
+    assert demo.play("router", None, False, Table(out)) == 1
+    assert verdicts(out.getvalue()) == {"one": "ok", "two": "FAILED", "three": "ok"}
+    assert "it did something else" in out.getvalue()
+    assert "did not do what they should: two" in out.getvalue().splitlines()[-1]
+
+
+def test_an_unexpected_exception_fails_its_step() -> None:
+    def step() -> demo_steps.Shown:
+        raise KeyError("gone")
+
+    with pytest.raises(demo_steps.Failed, match="KeyError: 'gone'") as failure:
+        demo_steps.Play._guarded(step)()
+    assert failure.value.seconds is not None
+
+
+def test_a_wait_ends_when_there_is_nothing_to_wait_for() -> None:
+    inbox = demo_stage.Inbox()
+    inbox.put("ready", {"server": "server-1"})
+    inbox.put("ended", {"server": "server-2"})
+    assert len(inbox.wait("ready", 2, TIMEOUT, unless="ended")) == 1
+
+
+def test_a_wait_looks_at_the_numbers_asked_for_only() -> None:
+    inbox = demo_stage.Inbox()
+    for number in (1, 2, 2):
+        inbox.put("cast", {"number": number})
+    assert [e.fields["number"] for e in inbox.wait("cast", 2, TIMEOUT, {2})] == [2, 2]

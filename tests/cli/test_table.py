@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The table of ``amqp1 demo``."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from amqp1_driver.cli.table import Table
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_row_has_verdict_name_milliseconds_and_details_below() -> None:
+    out = io.StringIO()
+    Table(out).row("call", True, 0.00123, ["first", "second"])
+    assert out.getvalue() == (
+        "ok     call                      1.2  first\n"
+        "                                      second\n"
+    )
+
+
+def test_a_step_that_was_left_out_has_neither_verdict_nor_time() -> None:
+    out = io.StringIO()
+    Table(out).row("failover", None, None, [])
+    assert out.getvalue() == "-      failover                    -\n"
+
+
+def test_head_names_the_columns() -> None:
+    out = io.StringIO()
+    Table(out).head()
+    assert out.getvalue() == "       step                       ms  what happened\n"
+
+
+def test_no_colours_but_on_a_terminal() -> None:
+    out = io.StringIO()
+    Table(out).row("call", False, 1, ["x"])
+    Table(out).text("done", True)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_green_and_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Terminal()
+    table = Table(out)
+    table.row("call", True, 1, ["x"])
+    table.row("cast", False, 1, ["x"])
+    table.text("bad", False)
+    assert "\x1b[32mok    \x1b[0m call" in out.getvalue()
+    assert "\x1b[31mFAILED\x1b[0m cast" in out.getvalue()
+    assert "\x1b[31mbad\x1b[0m\n" in out.getvalue()
+
+
+def test_no_colours_on_a_terminal_when_they_are_not_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    Table(out).row("call", True, 1, ["x"])
+    assert "\x1b" not in out.getvalue()
