@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""A RabbitMQ node through tools/rabbitmq.sh, which a test may kill and start again."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+_TOOL = Path(__file__).resolve().parents[2] / "tools" / "rabbitmq.sh"
+
+
+class RabbitMQ:
+    """One node of its own on 127.0.0.1, guest/guest.
+
+    :param suite: Debian suite it comes from, "trixie" (4.0) or "sid" (4.3 or later)
+    :param log: file for what the tool prints
+    """
+
+    mode = "rabbitmq"
+
+    def __init__(self, suite: str, log: Path) -> None:
+        self.suite = suite
+        self.log = log
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            self.port = int(sock.getsockname()[1])
+
+    def install(self) -> None:
+        """Unpacks it, where that has not been done before."""
+        self._run("install", self.suite, timeout=300)
+
+    def start(self) -> None:
+        """Returns when it listens; what it stored before is there again."""
+        self._run("start", self.suite, str(self.port), timeout=90)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._run("kill", self.suite, str(self.port), timeout=30)
+
+    def wipe(self) -> None:
+        """Stops it and forgets what it stored."""
+        self._run("stop", self.suite, str(self.port), "--wipe", timeout=60)
+
+    def url(self, password: str = "guest") -> str:
+        """As transport URL."""
+        return f"amqp://guest:{password}@127.0.0.1:{self.port}"
+
+    def _run(self, *arguments: str, timeout: float) -> None:
+        with self.log.open("ab") as sink:
+            done = subprocess.run(["bash", str(_TOOL), *arguments], stdin=subprocess.DEVNULL,
+                                  stdout=sink, stderr=sink, timeout=timeout, check=False)
+        if done.returncode:
+            raise RuntimeError(f"rabbitmq.sh {' '.join(arguments)}: "
+                               + self.log.read_text(errors="replace")[-2000:])

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What the bars share: transports with options, a server in a thread, and a stop-watch."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import oslo_messaging as om
+from oslo_config import cfg
+
+from amqp1_driver import options
+
+TOPIC = "bars"
+
+
+def configuration(**settings: Any) -> cfg.ConfigOpts:
+    """An application's configuration with options of the driver."""
+    conf = cfg.ConfigOpts()
+    conf([], project="bars", default_config_files=[], default_config_dirs=[])
+    options.register_opts(conf)
+    for name, value in settings.items():
+        conf.set_override(name, value, group=options.GROUP)
+    return conf
+
+
+class Echo:
+    """An endpoint that gives back what it got."""
+
+    def echo(self, ctxt: dict[str, Any], text: str) -> str:
+        return text
+
+
+class Transports:
+    """Makes transports, clients and servers of oslo.messaging; cleanup() ends them all."""
+
+    def __init__(self) -> None:
+        self._transports: list[Any] = []
+        self._servers: list[Any] = []
+
+    def rpc(self, url: str, **settings: Any) -> Any:
+        """An RPC transport with options of the driver."""
+        transport = om.get_rpc_transport(configuration(**settings), url)
+        self._transports.append(transport)
+        return transport
+
+    def notification(self, url: str, **settings: Any) -> Any:
+        """A notification transport with options of the driver."""
+        transport = om.get_notification_transport(configuration(**settings), url)
+        self._transports.append(transport)
+        return transport
+
+    def client(self, url: str, timeout: float | None = None, retry: int | None = None,
+               **settings: Any) -> Any:
+        """An RPC client on a transport of its own."""
+        return om.get_rpc_client(self.rpc(url, **settings), om.Target(topic=TOPIC),
+                                 timeout=timeout, retry=retry)
+
+    def serve(self, url: str, **settings: Any) -> None:
+        """An RPC server with an Echo."""
+        server = om.get_rpc_server(self.rpc(url, **settings),
+                                   om.Target(topic=TOPIC, server="server"), [Echo()],
+                                   executor="threading")
+        server.start()
+        self._servers.append(server)
+
+    def cleanup(self) -> None:
+        for server in self._servers:
+            server.stop()
+            server.wait()
+        for transport in self._transports:
+            transport.cleanup()
+
+
+@dataclass
+class Outcome:
+    """How something ended: the exception, and after how many seconds."""
+
+    error: BaseException | None
+    seconds: float
+    value: Any = None
+
+    @property
+    def text(self) -> str:
+        return str(self.error)
+
+
+def outcome(work: Callable[[], Any]) -> Outcome:
+    """Runs it and takes the time."""
+    started = time.monotonic()
+    try:
+        value = work()
+    except Exception as error:
+        return Outcome(error, time.monotonic() - started)
+    return Outcome(None, time.monotonic() - started, value)
+
+
+def closed_port() -> socket.socket:
+    """A socket that is bound on 127.0.0.1 but does not listen: its port refuses connections."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    return sock
