@@ -124,12 +124,14 @@ class Client:
     # -- sending -----------------------------------------------------------------
 
     def request(self, kind: Kind, destination: Destination, body: bytes, *, timeout: float,
-                retry: int | None, monitor: float | None = None) -> codec.Message | None:
+                retry: int | None, monitor: float | None = None,
+                mandatory: bool = False) -> codec.Message | None:
         """Send a call, cast or notification and wait for what it waits for.
 
         :param timeout: seconds, for all of it
         :param retry: as oslo.messaging has it
         :param monitor: seconds within which a call's server must show a sign of life
+        :param mandatory: fail at once where the bus can tell that nobody is there
         :returns: the reply to a call
         :raises AmqpError: see ``exceptions``
         """
@@ -138,7 +140,8 @@ class Client:
         body, gzip = self._compress(body)
         op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body, deadline,
                      Retry.of(retry, self._resend), Future(), gzip=gzip,
-                     settled=kind.value in self.settings.pre_settled, ttl=kind is Kind.CALL)
+                     settled=kind.value in self.settings.pre_settled and not mandatory,
+                     ttl=kind is Kind.CALL, mandatory=mandatory)
         context = self._context
         if context is not None:
             op.bind(context, now)

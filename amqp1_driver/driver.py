@@ -106,7 +106,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         try:
             return self._ready().request(
                 kind, destination, body, timeout=default if timeout is None else timeout,
-                retry=retry, monitor=monitor)
+                retry=retry, monitor=monitor, mandatory=at_least_once)
         except exceptions.AmqpError as error:
             raise exceptions.to_oslo(
                 error, with_timeout=timeout is not None, at_least_once=at_least_once,

@@ -114,7 +114,7 @@ class Links:
                 if node.declare and not self._provisioner.known(node):
                     self._wait_for_node(op, node)
                     return
-            address = None if self.context.profile.anonymous else op.address
+            address = None if self._by_relay(op) else op.address
         else:
             address = None if self.context.profile.anonymous_replies else op.address
         sender = self._senders.get(address)
@@ -123,6 +123,13 @@ class Links:
         sender.submit(op)
         if not sender.idle:
             self._busy[sender] = None
+
+    def _by_relay(self, op: Request) -> bool:
+        """Whether to send to the anonymous terminus, not over a link to the address."""
+        profile = self.context.profile
+        # To nobody a router gives no credit on a link of its own; by relay it says at once.
+        return profile.anonymous or (
+            op.mandatory and profile.anonymous_replies and not profile.stores)
 
     def _attach_sender(self, address: str | None) -> Sender:
         self._names += 1

@@ -127,15 +127,17 @@ class Operation:
 class Request(Operation):
     """A call, cast or notification: addressed by what oslo.messaging names."""
 
-    __slots__ = ("destination", "durable", "heartbeat", "on_done", "ttl")
+    __slots__ = ("destination", "durable", "heartbeat", "mandatory", "on_done", "ttl")
 
     def __init__(self, kind: Kind, destination: Destination, message_id: str, body: bytes,
                  deadline: Deadline, retry: Retry, future: Completion, *, settled: bool = False,
-                 gzip: bool = False, ttl: bool = False) -> None:
+                 gzip: bool = False, ttl: bool = False, mandatory: bool = False) -> None:
         super().__init__(kind, message_id, body, deadline, retry, future, settled=settled,
                          gzip=gzip)
         self.destination = destination
         self.ttl = ttl
+        #: the sender wants to know at once when nobody is there to take it
+        self.mandatory = mandatory
         #: when the server last said that it is still at work, seconds of the loop's clock
         self.heartbeat: float | None = None
         #: called with the message-id when the call ends; removes the correlation
