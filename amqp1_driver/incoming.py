@@ -90,10 +90,12 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
     def _encode(self, reply: Any, failure: Any) -> bytes:
         try:
             return codec.dump_reply(reply, failure)
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             # the caller shall learn of it, not wait until its timeout
             LOG.exception("The result of message %s can't be encoded", self.msg_id)
-            return codec.dump_reply(None, (type(error), error, error.__traceback__))
+            # not the error itself: what broke the encoding may be among its arguments
+            substitute = ValueError(f"the result can't be encoded: {error!r}")
+            return codec.dump_reply(None, (ValueError, substitute, error.__traceback__))
 
     def heartbeat(self) -> None:
         """Tell the caller that its call is still being worked on."""
