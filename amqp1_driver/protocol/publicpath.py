@@ -32,7 +32,13 @@ _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
 
 
 def pump(connection: Any) -> bool:
-    """Leave all events to pyngus."""
+    """Have all events dispatched, in order; pyngus still has to be run."""
+    collector = connection._pn_collector
+    while (event := collector.peek()) is not None:
+        try:
+            connection.dispatch(event)
+        finally:
+            collector.pop()
     return True
 
 
