@@ -120,10 +120,7 @@ class Replies(Link):
             LOG.error("Undecodable reply on %s at %s dropped: %s", self.address, self.host, error)
             return
         correlation_id: Any = message.correlation_id
-        try:
-            op = self.waiting.get(correlation_id)
-        except TypeError:
-            op = None
+        op = self.waiting.get(correlation_id)
         if op is None:
             if message.body is not None:
                 LOG.warning("Reply with correlation-id %s on %s at %s dropped: nobody waits for "
