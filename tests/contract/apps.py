@@ -114,6 +114,18 @@ class App:
         self._servers.append(found)
         return found
 
+    def notify(self, payload: Any = None, ctxt: Any = None, *, topic: str = "events",
+               priority: str = "info", version: float = 2.0, retry: int | None = None,
+               transport: Any = None) -> None:
+        """What a Notifier does, but that one logs errors and takes most out of the context."""
+        message = {"publisher_id": "publisher", "event_type": "kind", "message_id": "1",
+                   "timestamp": "2026-01-01 00:00:00", "priority": priority.upper(),
+                   "payload": payload}
+        transport = transport or self.notification_transport()
+        transport._send_notification(oslo_messaging.Target(topic=f"{topic}.{priority}"),
+                                     {} if ctxt is None else ctxt, message, version=version,
+                                     retry=retry)
+
     def later(self, fn: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """A future for what ``fn`` returns, run in a thread of the application."""
         return self._pool.submit(fn, *args, **more)
@@ -157,24 +169,28 @@ class Endpoint:
         self.gate.wait(PATIENCE)
         return value
 
-    def unspeakable(self, ctxt: Any) -> Any:
-        return float, object.__new__(_Unspeakable)
-
-    def raise_value_error(self, ctxt: Any) -> Any:
-        raise ValueError("a bad value")
+    def fail(self, ctxt: Any) -> Any:
+        raise OwnError("it went wrong")
 
     def take(self, timeout: float = PATIENCE) -> Any:
         """The next request, queue.Empty if there is none in time."""
         return self.seen.get(timeout=timeout)
 
 
-class _Unspeakable:
-    """JSON can't carry it."""
+class OwnError(Exception):
+    """An exception of an application."""
 
-    __slots__ = ()
 
-    def __iter__(self) -> Any:
-        raise ValueError("can't be iterated")
+class Unspeakable:
+    """JSON can't carry it, and who tries learns of this error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def items(self) -> Any:
+        raise self._error
+
+    __iter__ = items
 
 
 class Events:
