@@ -237,6 +237,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             # pyngus knows only detaches that close the link
             link = pn_event.link.context
             if link:
+                link._failed = True  # the peer has nothing more to say on it
                 link._ep_need_close()
             return
         _ = (
