@@ -223,6 +223,8 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
 
     def process(self, now: float) -> float:
+        if self._pn_sasl is not None and not self._sasl_done:
+            _ = self.has_output  # proton says that SASL has failed only when asked for output
         busy = self.path.pump(self)
         deadline = self._next_deadline
         if busy or self._error or not deadline or now >= deadline:
