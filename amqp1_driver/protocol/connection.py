@@ -103,7 +103,7 @@ class Connection:
         self._watching = False
         self._purged_at = port.now()
         self._loss: exceptions.AmqpError | None = None
-        self._on_closed: Callable[[], object] | None = None
+        self._on_closed: list[Callable[[], object]] = []
 
     # -- application -----------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Connection:
 
     def close(self, on_closed: Callable[[], object]) -> None:
         """Close in order; ``on_closed`` is called when it is done or took too long."""
-        self._on_closed = on_closed
+        self._on_closed.append(on_closed)
         open_before = self._generation is not None and self.engine is not None
         self._machine.fire(_Event.CLOSE)
         self._stop_timer()
@@ -347,6 +347,8 @@ class Connection:
         self._loss = None
         established = self.state is _State.READY
         state = self._machine.fire(_Event.LOST)
+        if state is _State.CLOSED:
+            error = exceptions.Closed("the transport was closed", host=self.host)
         self.port.disconnect()
         if self._generation is not None:
             if established:
@@ -392,9 +394,9 @@ class Connection:
             self._sweeper.cancel()
             self._sweeper = None
             self._watching = False
-        on_closed, self._on_closed = self._on_closed, None
-        if on_closed is not None:
-            on_closed()
+        on_closed, self._on_closed = self._on_closed, []
+        for tell in on_closed:
+            tell()
 
     def _hold(self, operations: list[Operation]) -> None:
         for op in operations:
