@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 import statistics
 import threading
 import time
@@ -38,9 +40,10 @@ SHORT = 0.5
 LATE = 0.5
 FAILOVER = 10.0
 
-#: fixed, because on a broker the queue behind it stays: runs shall not leave one each
-NOTIFICATION_TOPIC = "amqp1-demo-notifications"
+#: fixed names, because a broker keeps what is behind them: runs shall not leave one each
 EXCHANGE = "amqp1-demo"
+TOPIC = "amqp1-demo"
+NOTIFICATION_TOPIC = "amqp1-demo-notifications"
 
 
 class Failed(Exception):
@@ -91,8 +94,8 @@ class Play:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._run = uuid.uuid4().hex[:8]
-        self._topic = f"amqp1-demo-{self._run}"
-        self._numbers = iter(range(1, 1_000_000))
+        # not those of an earlier run, of which a broker may still have some messages
+        self._numbers = itertools.count(random.randrange(1, 2**31))
         self._opened: list[Callable[[], object]] = []
         self._client: Any = None
         self._notifier: Any = None
@@ -137,13 +140,13 @@ class Play:
 
     def _start(self) -> Shown:
         began = time.monotonic()
-        self._stage.start(EXCHANGE, self._topic)
+        self._stage.start(EXCHANGE, TOPIC)
         # a notifier has no say in the exchange
         oslo_messaging.set_transport_defaults(control_exchange=EXCHANGE)
         conf = configuration()
         rpc = oslo_messaging.get_rpc_transport(conf, url=self._stage.url)
         self._opened.append(rpc.cleanup)
-        target = oslo_messaging.Target(exchange=EXCHANGE, topic=self._topic)
+        target = oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC)
         self._client = oslo_messaging.get_rpc_client(rpc, target, timeout=ANSWER)
         notify = oslo_messaging.get_notification_transport(conf, url=self._stage.url)
         self._opened.append(notify.cleanup)
@@ -210,12 +213,12 @@ class Play:
 
     def _busy(self) -> Shown:
         try:
-            return self._times_out(self._topic, "hold")
+            return self._times_out(TOPIC, "hold")
         finally:
             self._stage.release()
 
     def _nobody(self) -> Shown:
-        return self._times_out(f"{self._topic}-nobody", "add")
+        return self._times_out(f"{TOPIC}-nobody", "add")
 
     def _times_out(self, topic: str, method: str) -> Shown:
         client = self._client.prepare(topic=topic, timeout=SHORT)
