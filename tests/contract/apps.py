@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import logging
 import queue
 import threading
 import time
@@ -100,16 +101,17 @@ class App:
 
     def listener(self, *endpoints: Any, topic: str = "events", exchange: str | None = None,
                  pool: str | None = None, transport: Any = None, batch: int = 0,
-                 batch_timeout: float | None = None) -> Any:
+                 batch_timeout: float | None = None, requeue: bool = False) -> Any:
         targets = [oslo_messaging.Target(topic=topic, exchange=exchange)]
         transport = transport or self.notification_transport()
         if batch:
             found = oslo_messaging.get_batch_notification_listener(
                 transport, targets, list(endpoints), executor="threading", pool=pool,
-                batch_size=batch, batch_timeout=batch_timeout)
+                allow_requeue=requeue, batch_size=batch, batch_timeout=batch_timeout)
         else:
             found = oslo_messaging.get_notification_listener(
-                transport, targets, list(endpoints), executor="threading", pool=pool)
+                transport, targets, list(endpoints), executor="threading", pool=pool,
+                allow_requeue=requeue)
         found.start()
         self._servers.append(found)
         return found
@@ -223,6 +225,30 @@ class Batches:
 
     def take(self) -> Any:
         return self.seen.get(timeout=PATIENCE)
+
+
+class LogWatch(logging.Handler):
+    """What the driver logs; ``wait`` for it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._records: list[tuple[int, str]] = []
+        self._changed = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._changed:
+            self._records.append((record.levelno, record.getMessage()))
+            self._changed.notify_all()
+
+    def said(self, text: str = "", level: int = logging.ERROR) -> list[str]:
+        """Messages of that level or above with the text in them."""
+        return [message for at, message in list(self._records) if at >= level and text in message]
+
+    def wait(self, text: str = "", level: int = logging.ERROR, count: int = 1) -> list[str]:
+        with self._changed:
+            enough = self._changed.wait_for(lambda: len(self.said(text, level)) >= count, PATIENCE)
+        assert enough, f"{count} x {text!r} not among {self._records}"
+        return self.said(text, level)
 
 
 class Stopwatch:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,18 @@ def stack() -> Iterator[contextlib.ExitStack]:
     """Closes, in reverse order, what tests have opened."""
     with contextlib.ExitStack() as opened:
         yield opened
+
+
+@pytest.fixture
+def logged() -> Iterator[apps.LogWatch]:
+    """What the driver logs, at debug level and above."""
+    logger, watch = logging.getLogger("amqp1_driver"), apps.LogWatch()
+    before = logger.level
+    logger.addHandler(watch)
+    logger.setLevel(logging.DEBUG)
+    yield watch
+    logger.setLevel(before)
+    logger.removeHandler(watch)
 
 
 @pytest.fixture(params=["router", "broker"])

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import threading
@@ -27,7 +28,6 @@ from amqp1_driver.testing.proxy import FaultProxy
 from tests.contract.apps import (
     PATIENCE,
     SLACK,
-    App,
     Endpoint,
     Events,
     OwnError,
@@ -639,18 +639,12 @@ def test_a_blocked_address_does_not_hold_up_the_others(make_peer, make_app):
     assert [cast.result(PATIENCE) for cast in blocked] == [None] * 5
 
 
-def test_an_address_without_credit_is_named_in_a_repeated_warning(make_peer, make_app, caplog):
-    seen = threading.Semaphore(0)
+def test_an_address_without_credit_is_named_in_a_repeated_warning(make_peer, make_app, logged):
     peer = make_peer()
     peer.override(times=None).expect_attach(role="sender").respond(credit=0)
-    app: App = make_app(peer.url, blocked_warning_interval=0.05)
-    with caplog.at_level("WARNING", "amqp1_driver"):
-        caplog.handler.addFilter(lambda record: bool(seen.release()) or True
-                                 if "blocked" in record.getMessage() else True)
-        cast = app.later(app.client().cast, {}, "echo")
-        assert seen.acquire(timeout=PATIENCE)
-        assert seen.acquire(timeout=PATIENCE)
-    said = [r.getMessage() for r in caplog.records if "blocked" in r.getMessage()]
+    app = make_app(peer.url, blocked_warning_interval=0.05)
+    cast = app.later(app.client().cast, {}, "echo")
+    said = logged.wait("blocked", logging.WARNING, count=2)
     assert f"unicast.openstack.topic on 127.0.0.1:{peer.port} blocked" in said[0]
     peer.grant(1, "unicast.openstack.topic")
     assert cast.result(PATIENCE) is None
