@@ -183,6 +183,8 @@ def _translate(exc: Exception | None, host: Host) -> exceptions.AmqpError:
     tried = getattr(exc, "failures", ())
     if tried:
         reason += " (" + "; ".join(f"{address}: {error}" for address, error in tried) + ")"
-    error = kind(f"{kind.summary}: {reason}", host=str(host))
+    if not reason.startswith(kind.summary):
+        reason = f"{kind.summary}: {reason}"
+    error = kind(reason, host=str(host))
     error.__cause__ = exc
     return error

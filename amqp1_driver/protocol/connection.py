@@ -29,6 +29,7 @@ from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy import failover
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol import diagnosis
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
@@ -103,6 +104,7 @@ class Connection:
         self._watching = False
         self._purged_at = port.now()
         self._loss: exceptions.AmqpError | None = None
+        self._first = b""
         self._on_closed: list[Callable[[], object]] = []
 
     # -- application -----------------------------------------------------------
@@ -218,6 +220,7 @@ class Connection:
         """TCP and TLS stand: begin AMQP."""
         self._machine.fire(_Event.TRANSPORT_UP)
         host = self._failover.current
+        self._first = b""
         self.engine = self.port.new_engine(host, self)
         self.engine.open()
 
@@ -230,6 +233,8 @@ class Connection:
             self._lost(error)
 
     def data_received(self, data: Any) -> None:
+        if not self._first:
+            self._first = bytes(data[:1])
         if self.engine is not None:
             self.engine.receive(data)
 
@@ -337,14 +342,15 @@ class Connection:
     def _describe(self, name: str | None, text: str | None) -> exceptions.AmqpError:
         default = (exceptions.ConnectionLost if self._generation is not None
                    else exceptions.ConnectionFailed)
-        if name is None and text and "unauthorized-access" in text:
-            name = "amqp:unauthorized-access"
+        text = diagnosis.plain_words(text, self.settings, self._failover.current)
         return exceptions.from_condition(name, text, default=default, host=self.host)
 
     def _lost(self, error: exceptions.AmqpError) -> None:
         """The physical connection is gone, or could not be made."""
         self._stop_timer()
         self._loss = None
+        if self.state is _State.OPENING:
+            error = diagnosis.while_opening(error, self.settings, self._first)
         established = self.state is _State.READY
         state = self._machine.fire(_Event.LOST)
         if state is _State.CLOSED:

@@ -304,11 +304,15 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         self.path = path or default_path()
         self._handler: EngineHandler | None = handler
         self._connection: Any
+        properties = dict(properties)
+        self._trace = properties.pop("x-trace-protocol", False)
         # Container.create_connection() would build pyngus's own class
         self._connection = EngineConnection(pyngus.Container(container), container, self,
                                             properties)
         self._connection.path = self.path
         self._sessions: list[EngineSession] = []
+        if "x-sasl-mechs" not in properties:
+            self._start_trace()
 
     # -- connection -------------------------------------------------------
 
@@ -422,7 +426,19 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         # pyngus repeats this at each process(): the owner lets go at the first
         if self._handler:
             handler, self._handler = self._handler, None
-            handler.engine_failed(str(error))
+            condition = connection.pn_transport.condition
+            if condition is not None and error == str(condition):
+                handler.engine_closed(*_condition(condition))
+            else:
+                handler.engine_failed(str(error))
+
+    def sasl_done(self, connection: Any, pn_sasl: Any, result: Any) -> None:
+        self._start_trace()
+
+    def _start_trace(self) -> None:
+        """Log frames from here on: those of SASL would show the password."""
+        if self._trace:
+            self._connection.pn_transport.trace(proton.Transport.TRACE_FRM)
 
     def connection_remote_closed(self, connection: Any, pn_condition: Any) -> None:
         self.close()  # answers the peer's Close (2.7.9)
