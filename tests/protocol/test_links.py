@@ -12,6 +12,7 @@
 
 """Links (2.6): refused, detached, attached again, purged, stopped."""
 
+import itertools
 import logging
 
 import pytest
@@ -96,7 +97,7 @@ def test_the_waits_between_attempts_grow_up_to_the_option(path):
         if len(world.attaches("sender")) > count:
             count = len(world.attaches("sender"))
             times.append(world.clock())
-    gaps = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+    gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
     bounds = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
     assert all(0.5 * bound <= gap + 0.011 and gap <= bound + 0.02
                for gap, bound in zip(gaps, bounds, strict=True)), gaps

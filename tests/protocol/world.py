@@ -338,6 +338,13 @@ class World:
     def cast(self, topic: str = "topic", **kw: Any) -> Request:
         return self.send(self.request(Kind.CAST, topic, **kw))  # type: ignore[no-any-return]
 
+    def request_pair(self, *retries: int | None) -> list[Request]:
+        """Casts with each of these retries, handed over at once."""
+        ops = [self.request(Kind.CAST, retry=retry) for retry in retries]
+        for op in ops:
+            self.connection.send(op)
+        return ops
+
     def make_reply(self, address: str = "caller", *, kind: Kind = Kind.REPLY, retry: int = 1,
                    timeout: float = 10.0, body: bytes = b"answer") -> tuple[Reply, list[Any]]:
         """A reply and the list of errors (or None) that it ends with."""
