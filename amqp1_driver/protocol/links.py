@@ -26,7 +26,7 @@ from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine, EngineSession
-from amqp1_driver.protocol.link import Scheduler
+from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Operation, Request
 from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.protocol.receiver import Receiver, Subscription
@@ -99,6 +99,9 @@ class Links:
         self._senders: dict[str | None, Sender] = {}
         self._busy: dict[Sender, None] = {}
         self._gates: dict[Destination, Gate] = {}
+        #: subscriptions whose nodes are being declared, or will be at a time
+        self._coming: dict[Subscription, Cancellable | None] = {}
+        self._alive = True
         self._names = 0
         self._purged_at = scheduler.now()
 
@@ -172,6 +175,8 @@ class Links:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Attach the links of a subscription, declaring what they read first."""
+        if subscription in self._coming:
+            return
         addresser = self.context.addresser
         try:
             nodes = [node for destination in subscription.destinations
@@ -185,28 +190,30 @@ class Links:
         if self._provisioner is None:
             self._attach_receivers(subscription, nodes)
             return
+        self._coming[subscription] = None
         declare = tuple(d for node in nodes for d in node.declare)
         self._provisioner.ensure(
             declare, lambda error: self._provisioned(subscription, nodes, error))
 
     def _provisioned(self, subscription: Subscription, nodes: list[Node],
                      error: BaseException | None) -> None:
+        self._coming.pop(subscription, None)
         if subscription.stopping:
             return
         if error is None:
             self._attach_receivers(subscription, nodes)
             return
         subscription.last_error = error
-        if isinstance(error, exceptions.LinkFailed):
+        if isinstance(error, exceptions.LinkFailed) and self._alive:
             delay = self._retry.delay(self._scheduler.rng)
             LOG.error("Can't subscribe: %s; again in %.1f s", error, delay)
-            self._scheduler.call_later(delay, lambda: self._again(subscription))
+            self._coming[subscription] = self._scheduler.call_later(
+                delay, lambda: self._again(subscription))
 
     def _again(self, subscription: Subscription) -> None:
-        if not subscription.stopping and not subscription.receivers and self._alive:
+        del self._coming[subscription]
+        if not subscription.stopping:
             self.subscribe(subscription)
-
-    _alive = True
 
     def _attach_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
         for node in nodes:
@@ -266,6 +273,10 @@ class Links:
     def lost(self, cause: BaseException) -> list[Operation]:
         """The connection is gone; returns what was not sent."""
         self._alive = False
+        for timer in self._coming.values():
+            if timer is not None:
+                timer.cancel()
+        self._coming.clear()
         waiting = self.take_pending()
         for sender in self._senders.values():
             sender.lost(cause)
