@@ -50,9 +50,9 @@ def test_with_retry_0_a_refusal_fails_at_once(world):
     world.peer.override().expect_attach(address=ANY).refuse("amqp:not-found", "no such queue")
     op = world.cast(retry=0)
     assert isinstance(op.future.error, exceptions.LinkFailed)
-    assert str(op.future.error) == (
-        "link failed (host=host0:5672, address=unicast.ex.topic, condition=amqp:not-found, "
-        "description=no such queue)")
+    error = op.future.error
+    assert (error.host, error.address, error.condition, error.description) == (
+        "host0:5672", ANY, "amqp:not-found", "no such queue")
 
 
 @pytest.mark.parametrize("retry", [1, 2])
