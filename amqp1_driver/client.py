@@ -190,11 +190,8 @@ class Client:
     def _timed_out(self, op: Operation, what: str) -> exceptions.DeadlineExpired:
         context = self._context
         host = context.host if context is not None else self._hosts
-        address = op.address
-        if address is None and isinstance(op, Request):
-            address = op.destination.routing_key
         return exceptions.DeadlineExpired(
-            stage=what, host=host, address=address, message_id=op.message_id,
+            stage=what, host=host, address=op.where, message_id=op.message_id,
             description=self._connection.trouble if context is None else None)
 
     def _post(self, fn: Any, op: Any) -> bool:

@@ -18,6 +18,7 @@ raised on application threads, so they are never changed after they were created
 Condition symbols are those of AMQP 1.0 part 2, sections 2.8.14 to 2.8.18.
 """
 
+import copy
 from typing import Any
 
 
@@ -53,6 +54,19 @@ class AmqpError(Exception):
         self.message_id = message_id
         self.condition = condition
         self.description = description
+
+    def about(self, address: str | None, message_id: object) -> "AmqpError":
+        """This error as that of one message: a copy, since it may have failed many.
+
+        An error that names a message stays as it is.
+        """
+        if self.message_id is not None:
+            return self
+        error = copy.copy(self)
+        error.__cause__ = self.__cause__
+        error.address = self.address or address
+        error.message_id = message_id
+        return error
 
     def details(self) -> dict[str, object]:
         """Fields that are set, by name, in the order in which they are shown."""

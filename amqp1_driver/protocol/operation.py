@@ -110,10 +110,17 @@ class Operation:
         self.stage = Stage.DONE
         self.owner = None
         if self.future is not None:
+            if isinstance(error, exceptions.AmqpError):
+                error = error.about(self.where, self.message_id)
             self.future.set_exception(error)
 
     #: the mailbox calls this when the loop is gone
     abort = fail
+
+    @property
+    def where(self) -> str | None:
+        """Where it goes, for errors."""
+        return self.address
 
     @property
     def finished(self) -> bool:
@@ -150,6 +157,11 @@ class Request(Operation):
         self.generation = context.generation
         ttl_ms = self.deadline.ttl_ms(now) if self.ttl else 0
         self.data = template.request(self.message_id, self.body, ttl_ms, self.gzip)
+
+    @property
+    def where(self) -> str | None:
+        # without a connection there is no address as yet
+        return self.address or self.destination.routing_key
 
     def accepted(self) -> None:
         if self.kind is Kind.CALL:
