@@ -260,15 +260,15 @@ def test_an_error_without_text_is_named():
 
 def test_an_error_that_fails_many_messages_names_each_in_a_copy():
     cause = OSError("refused")
-    error = exceptions.ConnectionLost("gone", host="bus:5672", in_doubt=True)
+    error = ex.ConnectionLost("gone", host="bus:5672", in_doubt=True)
     error.__cause__ = cause
     one, other = error.about("address", "1"), error.about(None, "2")
     assert str(one) == "gone (host=bus:5672, address=address, message-id=1)"
     assert str(other) == "gone (host=bus:5672, message-id=2)"
-    assert (type(one), one.in_doubt, one.__cause__) == (exceptions.ConnectionLost, True, cause)
+    assert (type(one), one.in_doubt, one.__cause__) == (ex.ConnectionLost, True, cause)
     assert str(error) == "gone (host=bus:5672)"
 
 
 def test_an_error_about_a_message_stays_about_it():
-    error = exceptions.InDoubt(address="address", message_id="1")
+    error = ex.InDoubt(address="address", message_id="1")
     assert error.about("other", "2") is error
