@@ -61,8 +61,8 @@ _CONNECTION_OPTS = [
                    ("ordered", "as written, the first host first"),
                    ("shuffle", "in random order, different in each process"),
                    ("round-robin", "as written, beginning at a random host")]),
-    _seconds("connection_retry_interval", 1.0, "Pause after all hosts have been tried in vain; "
-             "some random time is added so that not all clients come at once."),
+    _seconds("connection_retry_interval", 1.0, "Pause after all hosts have been tried in vain. Up "
+             "to half of each pause is left out at random, so that not all clients come at once."),
     _seconds("connection_retry_backoff", 2.0, "Factor by which the pause grows after each "
              "further vain round through the hosts.", minimum=0),
     _seconds("connection_retry_interval_max", 30.0, "The pause never gets longer than this."),
@@ -86,8 +86,9 @@ _SECURITY_OPTS = [
                 "transport URL. For servers with one certificate per virtual host."),
     cfg.StrOpt("ssl_min_version", default="TLSv1.2", choices=["TLSv1.2", "TLSv1.3"],
                help="Lowest TLS version to accept."),
-    _text("sasl_mechanisms", "", "SASL mechanisms that may be used, separated by blanks; empty "
-          "leaves the choice to what both sides have.", **_OLD),
+    _text("sasl_mechanisms", "", "SASL mechanisms that may be used, separated by blanks. By "
+          "default SCRAM or PLAIN with a user in the transport URL, EXTERNAL with a client "
+          "certificate and no user, else ANONYMOUS.", **_OLD),
     _text("sasl_config_dir", "", "Directory with the Cyrus SASL configuration.", **_OLD),
     _text("sasl_config_name", "", "Name of the Cyrus SASL configuration file without .conf.",
           **_OLD),
@@ -95,8 +96,8 @@ _SECURITY_OPTS = [
 ]
 
 _DELIVERY_OPTS = [
-    _seconds("link_retry_delay", 10.0, "Pause before a link that the peer refused or detached is "
-             "attached again."),
+    _seconds("link_retry_delay", 10.0, "Longest pause before a link that the peer refused or "
+             "detached is attached again; the first one is 0.1 s, each further one twice as long."),
     _count("default_reply_retry", 1, "How often a reply is sent again after a recoverable "
            "failure: 0 or 1. Other values, which older files may have, mean 1.", minimum=-1),
     _seconds("default_reply_timeout", 10.0, "Time to deliver an RPC reply in."),
