@@ -101,6 +101,8 @@ def flow(link: Any, credit: int) -> None:
 
 def delivery(link: Any, delivery: Any) -> None:
     """An event on a delivery that we receive."""
+    if link._told:  # closed by us, the peer has not heard of it yet
+        return
     if delivery.aborted:
         delivery.settle()
         link._pn_link.flow(1)  # it has cost a credit, and the owner never sees it
