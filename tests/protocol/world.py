@@ -421,8 +421,10 @@ class World:
     def arrive(self, address: str, body: str = "hello", *, link: Link | None = None,
                **kw: Any) -> World:
         """A message for one of our receivers, if there is credit."""
-        message = kw.pop("message", None) or Message(body)
-        found = link or self.link(address)
+        message = kw.pop("message", None)
+        message = Message(body) if message is None else message
+        found = link or next(link for link in reversed(self.peer.links)
+                             if link.address == address and not link.client_sends)
         reactions.transfer(found, message, **kw)
         return self.run()
 
