@@ -43,7 +43,7 @@ LOG = logging.getLogger(__name__)
 #: a clean close may take so long, seconds
 CLOSE_TIMEOUT = 5.0
 #: reply addresses that were found dead are remembered so long, and so many
-DEAD_SECONDS = 300.0
+DEAD_SECONDS = 60.0
 DEAD_LIMIT = 1000
 
 
@@ -222,17 +222,16 @@ class Client:
                    Retry.of(self.settings.default_reply_retry, self._resend), gzip=gzip,
                    settled=Kind.REPLY.value in self.settings.pre_settled,
                    on_end=self._reply_ended)
-        crowded = len(self._replies_under_way) >= self.settings.reply_backlog
-        gate: Future[None] = Future()
-        if crowded:
-            op.gate = gate
+        gate: Future[None] | None = None
+        if len(self._replies_under_way) >= self.settings.reply_backlog:
+            gate = op.gate = Future()
         self._replies_under_way.add(op)
         context = self._context
         if context is not None:
             op.bind(context, now)
         try:
             self._loop.put(self._connection.send, op, timeout)
-            if crowded:
+            if gate is not None:
                 gate.result(timeout)
         except (MailboxFull, LoopClosed, TimeoutError) as error:
             if op.on_end is not None and not isinstance(error, TimeoutError):
@@ -244,13 +243,13 @@ class Client:
             op.gate.set_result(None)
         if error is None:
             return
-        LOG.error("Reply to message %s was not delivered to %s: %s", op.message_id, op.address,
-                  error)
-        if op.address and (exceptions.nobody_there(error)
-                           or isinstance(error, exceptions.DeadlineExpired)):
+        # a deadline tells nothing of the address: the bus may be away, or blocked as a whole
+        if op.address and exceptions.nobody_there(error):
             self._dead[op.address] = time.monotonic() + DEAD_SECONDS
             while len(self._dead) > DEAD_LIMIT:
                 self._dead.popitem(last=False)
+        LOG.error("Reply to message %s was not delivered to %s: %s", op.message_id, op.address,
+                  error)
 
     def _is_dead(self, address: str, now: float) -> bool:
         until = self._dead.get(address)
