@@ -143,6 +143,10 @@ class Connection:
     def _send(self, op: Operation) -> None:
         if op.finished:
             return
+        if op.deadline.expired(self.port.now()):
+            # it was in the mailbox for too long, and its caller has gone
+            op.fail(expired(op, self.host))
+            return
         if self.state in (_State.CLOSING, _State.CLOSED):
             op.fail(exceptions.Closed("the transport is closed", host=self.host,
                                       address=op.address, message_id=op.message_id))
