@@ -13,11 +13,14 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import oslo_messaging as om
 from oslo_config import cfg
@@ -83,6 +86,30 @@ class Transports:
             server.wait()
         for transport in self._transports:
             transport.cleanup()
+
+
+class Logged(logging.Handler):
+    """Waits for a log record of the driver that contains a text. A context manager."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(logging.DEBUG)
+        self._text = text
+        self._seen = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._text in record.getMessage():
+            self._seen.set()
+
+    def wait(self, timeout: float) -> None:
+        assert self._seen.wait(timeout), f"{self._text!r} was not logged"
+
+    def __enter__(self) -> Self:
+        logging.getLogger("amqp1_driver").addHandler(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        logging.getLogger("amqp1_driver").removeHandler(self)
 
 
 @dataclass
