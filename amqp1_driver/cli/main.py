@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 #: Subcommands, each a module of this package with ``add_parser(subparsers)`` and ``run(args)``.
-COMMANDS = ("bus", "demo")
+COMMANDS = ("bus", "demo", "bench")
 
 
 def _module(command: str) -> Any:

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of what was measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+#: title and path of each column: medians over the rounds, sums for counts
+_COLUMNS = (
+    ("sent/s", "sent_per_s", 1.0),
+    ("recv/s", "received_per_s", 1.0),
+    ("lost", "lost", 1.0),
+    ("dup", "duplicated", 1.0),
+    ("err", "failed", 1.0),
+    ("p50 ms", "latency_us.p50", 1e-3),
+    ("p90", "latency_us.p90", 1e-3),
+    ("p99", "latency_us.p99", 1e-3),
+    ("max", "latency_us.max", 1e-3),
+    ("CPU us cl", "cpu_us.client", 1.0),
+    ("srv", "cpu_us.server", 1.0),
+    ("bus", "cpu_us.bus", 1.0),
+    ("switches cl", "switches.client", 1.0),
+    ("srv", "switches.server", 1.0),
+    ("bus", "switches.bus", 1.0),
+    ("MiB cl", "peak_mib.client", 1.0),
+    ("srv", "peak_mib.server", 1.0),
+    ("bus", "peak_mib.bus", 1.0),
+)
+
+
+def number(value: float | None) -> str:
+    """Three digits that count, or all before the point; "-" for none."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if isinstance(value, int) or size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with columns of equal width; the first column to the left, others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def scenario_lines(scenario: dict[str, Any]) -> list[str]:
+    """Everything about one scenario."""
+    rounds = max(len(entry["runs"]) for entry in scenario["entries"])
+    lines = [f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
+             f"round{'s' if rounds > 1 else ''})"]  # fmt: skip
+    rows = [["", *(title for title, _, _ in _COLUMNS)]]
+    for entry in scenario["entries"]:
+        if entry["median"] is not None:
+            cells = [number(_scaled(entry["median"], path, by)) for _, path, by in _COLUMNS]
+            rows.append([entry["label"], *cells])
+    lines += table(rows) if len(rows) > 1 else []
+    lines += _ratio_lines(scenario["entries"])
+    for entry in scenario["entries"]:
+        lines += _remarks(entry)
+    return lines
+
+
+def _scaled(median: dict[str, Any], path: str, by: float) -> float | None:
+    found: Any = median
+    for name in path.split("."):
+        found = found[name]
+    value: float | None = found
+    return value if value is None or by == 1.0 else value * by
+
+
+def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
+    compared = [entry for entry in entries[1:] if entry["ratio"]]
+    if not compared:
+        return []
+    rows = [[f"ratio to {entries[0]['label']}", *compared[0]["ratio"]]]
+    for entry in compared:
+        rows.append([entry["label"], *map(_ratio, entry["ratio"].values())])
+    return ["", *table(rows)]
+
+
+def _ratio(ratio: dict[str, float] | None) -> str:
+    if ratio is None:
+        return "-"
+    return f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})"
+
+
+def _remarks(entry: dict[str, Any]) -> list[str]:
+    lines = []
+    for index, run in enumerate(entry["runs"], 1):
+        if run.get("trouble"):
+            lines.append(f"{entry['label']}, round {index}: {run['trouble']}")
+    median = entry["median"]
+    if median is not None:
+        for kind, error in median["errors"].items():
+            words = (error["first"].splitlines() or [""])[0][:160]
+            lines.append(f"{entry['label']}: {error['count']} x {kind}: {words}")
+        if median["in_doubt"]:
+            lines.append(f"{entry['label']}: {median['in_doubt']} messages were received though "
+                         "their sending failed")  # fmt: skip
+    return lines

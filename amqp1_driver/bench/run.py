@@ -1,0 +1,269 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One run: one driver, one scenario, processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from amqp1_driver.bench import buses
+from amqp1_driver.bench.account import account
+from amqp1_driver.bench.children import Crew, Trouble, Worker
+from amqp1_driver.bench.plan import Entry, Scenario
+from amqp1_driver.bench.workers import usage
+from amqp1_driver.bench.workers.ledger import Histogram
+from amqp1_driver.bench.workers.pace import Stint, share
+
+_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
+#: late copies are waited for so long, seconds
+_SETTLE = 0.2
+#: between an order to begin and the beginning, so that all clients begin together
+_LEAD_NS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds.
+
+    :param warmup: messages that are not counted
+    :param timeout: of a message, and of what the workers are asked otherwise
+    :param start: until the first message must have come through
+    :param deadline: of the sending in one run
+    :param drain: without progress, after which messages under way are given up as lost
+    """
+
+    warmup: float = 1.0
+    timeout: float = 30.0
+    start: float = 60.0
+    deadline: float = 300.0
+    drain: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it happens.
+
+    :param address: of the bus that URLs without a host stand for
+    :param bus_pid: the bus's process; None: the one that listens where the URL says, if local
+    :param executor: threads of a server
+    """
+
+    address: str = ""
+    bus_pid: int | None = None
+    executor: int = 64
+
+
+def measure(entry: Entry, scenario: Scenario, place: Place, limits: Limits,
+            tick: Callable[[], None] = lambda: None) -> dict[str, Any]:  # fmt: skip
+    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread."""
+    with Crew(tick) as crew:
+        return _Run(entry, scenario, place, limits, crew).result()
+
+
+class _Run:
+    def __init__(self, entry: Entry, scenario: Scenario, place: Place, limits: Limits,
+                 crew: Crew) -> None:  # fmt: skip
+        self._entry, self._scenario, self._limits, self._crew = entry, scenario, limits, crew
+        url = _tcp_url() if entry.kind == "tcp" else entry.on(place.address)
+        self._pid = place.bus_pid
+        if self._pid is None and entry.kind in ("messaging", "raw"):
+            self._pid = buses.serving(url)
+        name = f"bench-{secrets.token_hex(4)}"
+        self._order = {
+            "kind": entry.kind, "url": url, "operation": scenario.operation, "topic": name,
+            "exchange": f"{name}-x", "size": scenario.size, "reply": scenario.reply,
+            "executor": place.executor, "timeout": limits.timeout, "servers": scenario.servers,
+            "options": list(entry.options),
+        }  # fmt: skip
+        self._servers: list[Worker] = []
+        self._clients: list[Worker] = []
+        self._warm = 0
+
+    @property
+    def _copies(self) -> int:
+        return self._scenario.servers if self._scenario.operation == "fanout" else 1
+
+    def result(self) -> dict[str, Any]:
+        about = self._start()
+        self._warm_up()
+        self._drain("warm", self._warm * self._copies)
+        self._ask("mark", "marked")
+        before = self._bus_usage()
+        at = time.monotonic_ns() + _LEAD_NS
+        clients = self._send(at)
+        self._drain("received", sum(client["sent"] for client in clients) * self._copies)
+        bus = self._bus_usage()
+        self._crew.pause(_SETTLE)
+        servers = self._ask("report", "report")
+        for client in clients:
+            if "served" in client:  # there is no other process
+                servers.append({"cpu_us": 0.0, "switches": 0, "peak_kib": 0, **client["served"]})
+        used = bus.since(before) if bus is not None and before is not None else None
+        peak = usage.peak_kib(self._pid) if used is not None and self._pid else None
+        fanout = self._scenario.operation == "fanout" and bool(self._servers)
+        return {"about": about, **summarise(at, clients, servers, fanout, used, peak)}
+
+    # -- steps -------------------------------------------------------------------
+
+    def _start(self) -> dict[str, Any]:
+        python = self._entry.python
+        for number in range(0 if self._entry.kind == "floor" else self._scenario.servers):
+            name = f"server-{number + 1}"
+            order = {**self._order, "role": "server", "name": name}
+            self._servers.append(self._crew.add(name, python, order))
+        if self._entry.kind == "tcp":
+            self._crew.wait("ready", self._servers, self._limits.start)
+        for number in range(self._scenario.clients):
+            name = f"client-{number + 1}"
+            order = {**self._order, "role": "client", "name": name}
+            self._clients.append(self._crew.add(name, python, order))
+        waited = self._clients if self._entry.kind == "tcp" else self._crew.workers
+        ready = self._crew.wait("ready", waited, self._limits.start)
+        about: dict[str, Any] = ready[-1]["about"]
+        return about
+
+    def _warm_up(self) -> None:
+        """Until messages come through, to each server if each shall get them."""
+        deadline = time.monotonic() + self._limits.start
+        while True:
+            stint = self._stint(0, time.monotonic_ns(), warm=True)
+            done = self._work([stint] * len(self._clients), self._limits.warmup)
+            self._warm += sum(client["sent"] for client in done)
+            warm = [count["warm"] for count in self._ask("count", "count")]
+            warm += [client["warm"] for client in done if "warm" in client]
+            if (min if self._copies > 1 else max)(warm) > 0:
+                return
+            if time.monotonic() > deadline:
+                raise Trouble(f"no message comes through: {_first_error(done)}")
+
+    def _send(self, at: int) -> list[dict[str, Any]]:
+        stints = [self._stint(index, at) for index in range(len(self._clients))]
+        return self._work(stints, self._scenario.seconds or self._limits.deadline)
+
+    def _work(self, stints: Sequence[Stint], seconds: float) -> list[dict[str, Any]]:
+        for client, stint in zip(self._clients, stints, strict=True):
+            client.tell(do="send", stint=asdict(stint))
+        patience = seconds + 2 * self._limits.timeout
+        return self._crew.wait("done", self._clients, patience)
+
+    def _stint(self, index: int, at: int, warm: bool = False) -> Stint:
+        scenario, clients = self._scenario, len(self._clients)
+        threads, senders = scenario.threads, clients * scenario.threads
+        if warm:
+            return Stint(at, self._limits.warmup, 0, threads, -1, scenario.rate, senders)
+        count = share(scenario.count, clients, index) if scenario.count else 0
+        seconds = scenario.seconds or self._limits.deadline
+        return Stint(at, seconds, count, threads, index * threads, scenario.rate, senders)
+
+    def _drain(self, what: str, expected: int) -> None:
+        """Until the servers have got so many, or there is no progress."""
+        most, since = -1, time.monotonic()
+        while self._servers:
+            got = sum(count[what] for count in self._ask("count", "count"))
+            if got >= expected:
+                return
+            if got > most:
+                most, since = got, time.monotonic()
+            elif time.monotonic() - since > self._limits.drain:
+                return
+            self._crew.pause(0.05)
+
+    def _ask(self, order: str, event: str) -> list[dict[str, Any]]:
+        for server in self._servers:
+            server.tell(do=order)
+        return self._crew.wait(event, self._servers, self._limits.timeout)
+
+    def _bus_usage(self) -> usage.Usage | None:
+        if self._pid is None:
+            return None
+        with contextlib.suppress(OSError):
+            return usage.of_process(self._pid)
+        return None
+
+
+def summarise(at: int, clients: Sequence[dict[str, Any]], servers: Sequence[dict[str, Any]],
+              fanout: bool, bus: usage.Usage | None, bus_peak: int | None) -> dict[str, Any]:
+    """The figures of a run from what its workers report. Pure.
+
+    :param at: when the clients began, monotonic nanoseconds
+    :param bus_peak: KiB
+    """
+    sent = sum(client["sent"] for client in clients)
+    failed = sum(client["failed"] for client in clients)
+    received = sum(server["received"] for server in servers)
+    states = {sender: marks for client in clients for sender, marks in client["states"].items()}
+    lost, duplicated, in_doubt = account(states, [server["marks"] for server in servers], fanout)
+    sending = max(1, max(client["ended"] for client in clients) - at)
+    receiving = max(1, max(server["last"] for server in servers) - at) if received else 1
+
+    def per_message(name: str) -> dict[str, float | None]:
+        used = None if bus is None else getattr(bus, name)
+        return {
+            "client": _ratio(sum(client[name] for client in clients), sent + failed),
+            "server": _ratio(sum(server[name] for server in servers), received),
+            "bus": None if used is None else _ratio(used, received),
+        }
+
+    return {
+        "sent": sent, "failed": failed, "received": received,
+        "lost": lost, "duplicated": duplicated, "in_doubt": in_doubt,
+        "errors": _errors(clients),
+        "seconds": sending / 1e9,
+        "sent_per_s": sent * 1e9 / sending,
+        "received_per_s": received * 1e9 / receiving,
+        "latency_us": _latency(client["latency"] for client in clients),
+        "delivery_us": _latency(server["delivery"] for server in servers),
+        "cpu_us": per_message("cpu_us"),
+        "switches": per_message("switches"),
+        "peak_mib": {
+            "client": max(client["peak_kib"] for client in clients) / 1024,
+            "server": max(server["peak_kib"] for server in servers) / 1024,
+            "bus": None if bus_peak is None else bus_peak / 1024,
+        },
+    }  # fmt: skip
+
+
+def _latency(parts: Any) -> dict[str, float]:
+    merged = Histogram.merged(parts)
+    found = {name: merged.percentile(percent) / 1e3 for name, percent in _PERCENTILES}
+    return {**found, "max": merged.max / 1e3}
+
+
+def _ratio(amount: float, count: int) -> float | None:
+    return amount / count if count else None
+
+
+def _errors(clients: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for client in clients:
+        for kind, (count, words) in client["errors"].items():
+            found.setdefault(kind, {"count": 0, "first": words})["count"] += count
+    return found
+
+
+def _first_error(done: Sequence[dict[str, Any]]) -> str:
+    for kind, error in _errors(done).items():
+        return f"{kind}: {error['first']}"
+    return "the client has no error, the servers have received nothing"
+
+
+def _tcp_url() -> str:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{sock.getsockname()[1]}"

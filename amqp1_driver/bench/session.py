@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All runs of a benchmark, and the document that comes of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from amqp1_driver.bench.children import Trouble
+from amqp1_driver.bench.plan import Entry, Scenario, interleave
+from amqp1_driver.bench.progress import Progress
+from amqp1_driver.bench.report import scenario_lines
+from amqp1_driver.bench.run import Limits, Place, measure
+from amqp1_driver.bench.summary import ratios, summary
+
+#: of the document; it changes when a reader of older ones would go wrong
+SCHEMA = 1
+#: that a run takes beyond its sending: processes start, messages drain
+_OVERHEAD = 4.0
+
+Measure = Callable[..., dict[str, Any]]
+
+
+class Session:
+    """Runs scenario after scenario, the drivers in turn. Main thread.
+
+    :param bus: name of the bus that was started for it, for the document
+    """
+
+    def __init__(self, entries: Sequence[Entry], scenarios: Sequence[Scenario], rounds: int,
+                 place: Place, limits: Limits, bus: str | None = None,
+                 measured: Measure = measure) -> None:  # fmt: skip
+        self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
+        self._place, self._limits = place, limits
+        self._measure = measured
+        self.document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
+                        "python": platform.python_version()},
+            "bus": bus,
+            "rounds": rounds,
+            "limits": asdict(limits),
+            "scenarios": [],
+        }  # fmt: skip
+
+    def play(self) -> dict[str, Any]:
+        """Run everything, and print each scenario's table when it is complete."""
+        runs = len(self._scenarios) * self._rounds * len(self._entries)
+        longest = max(scenario.seconds for scenario in self._scenarios)
+        progress = Progress(runs, longest + self._limits.warmup + _OVERHEAD)
+        try:
+            for scenario in self._scenarios:
+                found = self._scenario(scenario, progress)
+                self.document["scenarios"].append(found)
+                progress.write("\n".join(scenario_lines(found)) + "\n")
+        finally:
+            progress.close()
+        return self.document
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run came to nothing."""
+        return any("trouble" in run for run in self._runs())
+
+    @property
+    def spotless(self) -> bool:
+        """Whether nothing failed, was lost or came twice."""
+        return not any(
+            "trouble" in run or run["lost"] or run["duplicated"] or run["failed"]
+            for run in self._runs()
+        )
+
+    def _runs(self) -> list[dict[str, Any]]:
+        return [run for scenario in self.document["scenarios"] for entry in scenario["entries"]
+                for run in entry["runs"]]  # fmt: skip
+
+    def _scenario(self, scenario: Scenario, progress: Progress) -> dict[str, Any]:
+        runs: dict[str, list[dict[str, Any]]] = {entry.label: [] for entry in self._entries}
+        for number, entry in interleave(self._entries, self._rounds):
+            progress.begin(f"{scenario.title}: {entry.label}, round {number}/{self._rounds}")
+            runs[entry.label].append(self._run(entry, scenario, progress))
+            progress.end()
+        base = _good(runs[self._entries[0].label])
+        return {
+            "title": scenario.title,
+            **asdict(scenario),
+            "entries": [
+                {
+                    "label": entry.label, "url": entry.shown, "kind": entry.kind,
+                    "options": list(entry.options),
+                    "about": next((run.pop("about") for run in runs[entry.label]
+                                   if "about" in run), None),
+                    "runs": [_without_about(run) for run in runs[entry.label]],
+                    "median": summary([run for run in _good(runs[entry.label]) if run]),
+                    "ratio": ratios(_good(runs[entry.label]), base),
+                }
+                for entry in self._entries
+            ],
+        }  # fmt: skip
+
+    def _run(self, entry: Entry, scenario: Scenario, progress: Progress) -> dict[str, Any]:
+        if entry.lacks(scenario.operation):
+            return {"trouble": f"it knows no {scenario.operation}"}
+        try:
+            return self._measure(entry, scenario, self._place, self._limits, progress.tick)
+        except Trouble as error:
+            return {"trouble": str(error)}
+
+
+def _good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    return [None if "trouble" in run else run for run in runs]
+
+
+def _without_about(run: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in run.items() if name != "about"}

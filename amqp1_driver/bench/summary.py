@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Medians over rounds, and ratios between drivers with their spread. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Run = dict[str, Any]
+
+#: figures that are counted over all rounds: a median would hide them
+COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
+_PLAIN = ("seconds", "sent_per_s", "received_per_s")
+_NESTED = ("latency_us", "delivery_us", "cpu_us", "switches", "peak_mib")
+
+
+def _cpu(*names: str) -> Callable[[Run], float | None]:
+    def figure(run: Run) -> float | None:
+        parts = [run["cpu_us"][name] for name in names]
+        return None if None in parts else sum(parts)
+
+    return figure
+
+
+#: what ratios are made of: name and figure
+FIGURES: dict[str, Callable[[Run], float | None]] = {
+    "sent/s": lambda run: run["sent_per_s"],
+    "recv/s": lambda run: run["received_per_s"],
+    "p50": lambda run: run["latency_us"]["p50"],
+    "p99": lambda run: run["latency_us"]["p99"],
+    "CPU client+server": _cpu("client", "server"),
+    "CPU all": _cpu("client", "server", "bus"),
+}
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """The median of those that are there."""
+    there = [value for value in values if value is not None]
+    return statistics.median(there) if there else None
+
+
+def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Medians of all figures, sums of counts and errors; None without runs."""
+    if not runs:
+        return None
+    result: dict[str, Any] = {name: sum(run[name] for run in runs) for name in COUNTS}
+    result["errors"] = _errors(runs)
+    for name in _PLAIN:
+        result[name] = median([run[name] for run in runs])
+    for name in _NESTED:
+        result[name] = {key: median([run[name][key] for run in runs]) for key in runs[0][name]}
+    return result
+
+
+def _errors(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        for kind, error in run["errors"].items():
+            found.setdefault(kind, {"count": 0, "first": error["first"]})["count"] += error["count"]
+    return found
+
+
+def ratios(runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, Any]:
+    """Figures as multiples of those of another driver.
+
+    :param runs: by round; None: it came to nothing
+    :param base: the other driver's, by round
+    :returns: for each figure the ratio of the medians, and the lowest and highest ratio of a round
+    """
+    return {name: _ratio(figure, runs, base) for name, figure in FIGURES.items()}
+
+
+def _ratio(figure: Callable[[Run], float | None], runs: Sequence[Run | None],
+           base: Sequence[Run | None]) -> dict[str, float] | None:  # fmt: skip
+    ours = [None if run is None else figure(run) for run in runs]
+    theirs = [None if run is None else figure(run) for run in base]
+    middle, reference = median(ours), median(theirs)
+    rounds = [one / other for one, other in zip(ours, theirs, strict=True)
+              if one is not None and other]  # fmt: skip
+    if middle is None or not reference or not rounds:
+        return None
+    return {"ratio": middle / reference, "low": min(rounds), "high": max(rounds)}

@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Sending as fast as it goes, or at a rate, from threads that wait for each of their messages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .ledger import FAILED, OK, Histogram, pack
+
+#: sends message ``number`` of ``sender``, which was meant to go at ``at`` (monotonic nanoseconds)
+Send = Callable[[int, int, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stint:
+    """What one client is to do.
+
+    :param at: when to begin, monotonic nanoseconds
+    :param seconds: how long; 0: until all are sent
+    :param count: how many messages; 0: until the time is over
+    :param threads: at once
+    :param sender: number of the first thread; negative: warm-up
+    :param rate: messages per second of all clients together; 0: as fast as it goes
+    :param senders: threads of all clients together
+    """
+
+    at: int
+    seconds: float
+    count: int
+    threads: int
+    sender: int
+    rate: float = 0.0
+    senders: int = 1
+
+
+class Errors:
+    """Errors by kind, each with the words of the first. One thread."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, tuple[int, str]] = {}
+
+    def add(self, error: BaseException) -> None:
+        """Count one."""
+        kind = type(error).__name__
+        count, words = self.kinds.get(kind, (0, str(error)[:500]))
+        self.kinds[kind] = (count + 1, words)
+
+
+class Sender:
+    """One thread's messages and what became of them."""
+
+    def __init__(self, stint: Stint, index: int, send: Send) -> None:
+        self.states = bytearray()
+        self.latency = Histogram()
+        self.errors = Errors()
+        self.ended = stint.at
+        self.number = stint.sender + index if stint.sender >= 0 else -1
+        self._send = send
+        self._until = stint.at + int(stint.seconds * 1e9) if stint.seconds else 1 << 63
+        self._count = share(stint.count, stint.threads, index) if stint.count else 1 << 63
+        self._start = stint.at
+        self._interval = 0.0
+        if stint.rate:
+            self._interval = stint.senders * 1e9 / stint.rate
+            self._start += int((max(0, stint.sender) + index) * 1e9 / stint.rate)
+
+    def run(self) -> None:
+        """Send until the time is over or all are sent."""
+        _sleep_until(self._start)
+        if self._interval:
+            self._open_loop()
+        else:
+            self._closed_loop()
+        self.ended = time.monotonic_ns()
+
+    def _closed_loop(self) -> None:
+        for number in range(self._count):
+            now = time.monotonic_ns()
+            if now >= self._until:
+                return
+            self._one(number, now)
+
+    def _open_loop(self) -> None:
+        # A latency counts from when the message was due, whenever it went: else a driver that
+        # stalls would be asked less often.
+        for number in range(self._count):
+            due = self._start + int(number * self._interval)
+            if due >= self._until:
+                return
+            _sleep_until(due)
+            self._one(number, due)
+
+    def _one(self, number: int, due: int) -> None:
+        try:
+            self._send(self.number, number, due)
+        except Exception as error:
+            self.states.append(FAILED)
+            self.errors.add(error)
+        else:
+            self.latency.add(time.monotonic_ns() - due)
+            self.states.append(OK)
+
+
+def share(count: int, shares: int, index: int) -> int:
+    """How many of ``count`` fall to one of so many."""
+    return count // shares + (index < count % shares)
+
+
+def drive(stint: Stint, send: Send) -> dict[str, Any]:
+    """Have all threads send; what became of it, as JSON."""
+    senders = [Sender(stint, index, send) for index in range(stint.threads)]
+    threads = [threading.Thread(target=sender.run, daemon=True) for sender in senders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcome(senders)
+
+
+def outcome(senders: list[Any]) -> dict[str, Any]:
+    """As JSON what senders (with states, latency, errors, ended, number) have done."""
+    latency, errors = Histogram(), Errors()
+    for sender in senders:
+        latency.merge(sender.latency)
+        for kind, (count, words) in sender.errors.kinds.items():
+            before, first = errors.kinds.get(kind, (0, words))
+            errors.kinds[kind] = (before + count, first)
+    return {
+        "sent": sum(sender.states.count(OK) for sender in senders),
+        "failed": sum(sender.states.count(FAILED) for sender in senders),
+        "ended": max(sender.ended for sender in senders),
+        "latency": latency.dump(),
+        "errors": errors.kinds,
+        "states": {str(sender.number): pack(sender.states) for sender in senders
+                   if sender.number >= 0},
+    }  # fmt: skip
+
+
+def _sleep_until(when: int) -> None:
+    left = when - time.monotonic_ns()
+    if left > 0:
+        time.sleep(left / 1e9)

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""TCP between two processes, a connection for each thread: what no driver can beat."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from .ledger import Ledger
+from .pace import Stint, drive
+
+#: sender, number, time, length of the payload that follows
+_HEAD = struct.Struct("!qqqI")
+
+
+def read(sock: socket.socket, length: int) -> bytes:
+    """So many bytes; EOFError if the peer closes before."""
+    data = sock.recv(length)
+    if len(data) == length:
+        return data
+    parts, left = [data], length - len(data)
+    while left:
+        if not parts[-1]:
+            raise EOFError("the peer has closed the connection")
+        parts.append(sock.recv(left))
+        left -= len(parts[-1])
+    return b"".join(parts)
+
+
+class Server:
+    """Listens where the URL says, and sends calls back. A thread for each connection."""
+
+    def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._answers = order["operation"] == "call"
+        self._address = address(order["url"])
+        self._listener: socket.socket | None = None
+
+    def open(self) -> None:
+        """Returns when it listens."""
+        self._listener = socket.create_server(self._address, backlog=1024)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Nothing: the process ends."""
+
+    def about(self) -> dict[str, Any]:
+        """What is measured."""
+        return {"driver": "tcp", "versions": {}}
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        while True:
+            sock, _ = self._listener.accept()
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while True:
+            try:
+                head = read(sock, _HEAD.size)
+            except (EOFError, OSError):
+                return
+            sender, number, at, length = _HEAD.unpack(head)
+            payload = read(sock, length) if length else b""
+            self._ledger.note(sender, number, at, time.monotonic_ns())
+            if self._answers:
+                sock.sendall(head + payload)
+
+
+class Client:
+    """Sends, and waits for each call's echo."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._local = threading.local()
+        self._payload = b"x" * order["size"]
+        self._calls = order["operation"] == "call"
+
+    def open(self) -> None:
+        """Each thread connects with its first message."""
+
+    def close(self) -> None:
+        """Nothing: the process ends."""
+
+    def about(self) -> dict[str, Any]:
+        """What is measured."""
+        return {"driver": "tcp", "versions": {}}
+
+    def extra(self) -> dict[str, Any]:
+        """Nothing more to report."""
+        return {}
+
+    def work(self, stint: Stint) -> dict[str, Any]:
+        """Send; returns what became of it."""
+        return drive(stint, self._send)
+
+    def _send(self, sender: int, number: int, at: int) -> None:
+        sock = getattr(self._local, "sock", None)
+        if sock is None:
+            sock = self._local.sock = socket.create_connection(
+                address(self._order["url"]), self._order["timeout"]
+            )
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        payload = self._payload
+        sock.sendall(_HEAD.pack(sender, number, at, len(payload)) + payload)
+        if self._calls:
+            read(sock, _HEAD.size + len(payload))
+
+
+def address(url: str) -> tuple[str, int]:
+    """Host and port of tcp://host:port."""
+    host, _, port = url.partition("://")[2].rstrip("/").rpartition(":")
+    return host, int(port)

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What processes use: processor time, context switches, memory. Linux."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import NamedTuple
+
+_TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """Processor time in microseconds, user and system, and context switches of either kind."""
+
+    cpu_us: float
+    switches: int
+
+    def since(self, before: Usage) -> Usage:
+        """What has been used since then."""
+        return Usage(self.cpu_us - before.cpu_us, self.switches - before.switches)
+
+
+def own() -> Usage:
+    """Of this process, all its threads, those that have ended too."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Usage((used.ru_utime + used.ru_stime) * 1e6, used.ru_nvcsw + used.ru_nivcsw)
+
+
+def of_process(pid: int) -> Usage:
+    """Of any process, its time in steps of 10 ms; OSError if it is gone."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    switches = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            status = _read(f"/proc/{pid}/task/{thread}/status")
+        except OSError:
+            continue  # it has just ended
+        switches += sum(
+            int(line.split()[1]) for line in status.splitlines() if "ctxt_switches:" in line
+        )
+    return Usage((int(fields[11]) + int(fields[12])) * _TICK_US, switches)
+
+
+def peak_kib(pid: int | str = "self") -> int:
+    """The most memory it has had resident, KiB.
+
+    Not ``ru_maxrss``: that counts what the parent had when it started the process.
+    """
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

@@ -1,0 +1,256 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``amqp1 bench``: how fast a driver of oslo.messaging is, ours or any other."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from amqp1_driver.bench import plan
+from amqp1_driver.bench.plan import Scenario
+
+_BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
+_VENVS = ("removed", "rabbit")
+
+DESCRIPTION = """\
+Sends messages through oslo.messaging drivers as fast as it goes, or at a rate, and reports how
+fast that was, what it cost and whether anything was lost or came twice. Each run has clients and
+servers in processes of its own. Several drivers run in turn (A B C A B C ...), so that what else
+the machine does falls on all of them alike; medians and ratios to the first are printed, with the
+lowest and highest ratio of a round.
+"""
+
+EPILOG = """\
+drivers, each [LABEL=]URL[@VENV]:
+  amqp: rabbit:                 on the bus that --bus starts; options as amqp:?NAME=VALUE
+  amqp://user:pw@host:5672/     on a bus that is there already
+  amqp:@/path/to/venv           measured with that virtual environment's Python
+  floor:                        oslo.messaging alone: no bus, client and server in one process
+  tcp:                          TCP and threads alone (call, cast)
+  proton: proton:amqp://host    proton's Python handlers (call, cast); threads = messages under way
+
+columns: messages sent and received per second (received: until the last one is there); lost:
+sending succeeded, nobody received it; dup: received more than once; err: sending failed; latency of
+the call, or of the sending; CPU and context switches per message, of clients per message sent, of
+servers and bus per message received; peak memory of the largest process.
+
+virtual environments to compare with:
+  amqp1 bench --make-venv removed DIR    oslo.messaging 14.9.3, the last with an amqp driver
+  amqp1 bench --make-venv rabbit DIR     oslo.messaging >= 18.2
+
+examples:
+  amqp1 bench                                                   this driver, embedded router
+  amqp1 bench --op call --threads 1,8,64 --rounds 5 \\
+      --compare removed=amqp:@DIR ours=amqp:                    against the removed driver
+  amqp1 bench --bus rabbitmq-4.3 --op call notify --compare rabbit=rabbit:@DIR2 ours=amqp:
+  amqp1 bench --op call --threads 64 --compare floor: ours=amqp: tcp:
+  amqp1 bench --rate 500 --threads 16 --seconds 10 --json result.json --plot result.png
+
+Exit status: 0; 1 if a run came to nothing, with --strict also if a message was lost, came twice
+or could not be sent; 2 for wrong arguments; 130 after ^C.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the subcommand."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure this driver or others",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _what(parser.add_argument_group("what is measured").add_argument)
+    _work(parser.add_argument_group("the work").add_argument)
+    _limits(parser.add_argument_group("time, in seconds").add_argument)
+    _output(parser.add_argument_group("output").add_argument)
+
+
+def _what(add: Callable[..., Any]) -> None:
+    add("--compare", nargs="+", type=_checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
+        help="drivers, see below; ratios are to the first (default: amqp:)")  # fmt: skip
+    add("--bus", choices=_BUSES, default=None,
+        help="start this bus, for URLs without a host (default: router)")  # fmt: skip
+    add("--bus-pid", type=int, metavar="PID",
+        help="the bus's process (default: the local one that listens at the URL)")  # fmt: skip
+    add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
+        help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
+    add("--rounds", type=_positive, default=1, metavar="N", help="how often each (default: 1)")
+    add("--make-venv", nargs=2, metavar=("KIND", "DIR"),
+        help="only make a virtual environment, KIND removed or rabbit")  # fmt: skip
+
+
+def _work(add: Callable[..., Any]) -> None:
+    add("--op", nargs="+", choices=plan.OPERATIONS, default=["call"], help="default: call")
+    add("--threads", type=_list(_positive), default=[8], metavar="N,...",
+        help="that send in each client; several: a scenario for each (default: 8)")  # fmt: skip
+    add("--size", type=_list(_checked(plan.size)), default=[100], metavar="B,...",
+        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
+    add("--reply-size", type=_checked(plan.size), metavar="B",
+        help="of the reply to a call (default: the payload goes back)")  # fmt: skip
+    add("--clients", type=_positive, default=1, metavar="N", help="processes (default: 1)")
+    add("--servers", type=_positive, default=1, metavar="N", help="processes (default: 1)")
+    add("--executor", type=_positive, default=64, metavar="N",
+        help="threads of a server (default: 64)")  # fmt: skip
+    add("--count", type=_positive, default=0, metavar="N",
+        help="messages in a run, instead of --seconds")  # fmt: skip
+    add("--rate", type=_seconds, default=0.0, metavar="R",
+        help="messages per second of all clients; a message's latency then counts from when it was "
+        "due (default: as fast as it goes, each thread waits for its message)")  # fmt: skip
+
+
+def _limits(add: Callable[..., Any]) -> None:
+    add("--seconds", type=_seconds, default=None, metavar="S", help="of a run (default: 5)")
+    add("--warmup", type=_seconds, default=1.0, metavar="S",
+        help="before it, not counted (default: 1)")  # fmt: skip
+    add("--timeout", type=_seconds, default=30.0, metavar="S", help="of a call (default: 30)")
+    add("--drain", type=_seconds, default=3.0, metavar="S",
+        help="without progress until what is under way is lost (default: 3)")  # fmt: skip
+    add("--deadline", type=_seconds, default=300.0, metavar="S",
+        help="of the sending with --count (default: 300)")  # fmt: skip
+
+
+def _output(add: Callable[..., Any]) -> None:
+    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add("--plot", metavar="FILE", help="draw it (needs matplotlib: amqp1-driver[bench])")
+    add("--strict", action="store_true", help="status 1 if anything is lost or comes twice")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; see the description for the exit status."""
+    from amqp1_driver.bench.children import Trouble
+
+    try:
+        with _terminable():
+            return _make_venv(*args.make_venv) if args.make_venv else _bench(args)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (Trouble, OSError) as error:
+        print(f"amqp1 bench: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"amqp1 bench: {error}", file=sys.stderr)
+        return 2
+
+
+def _make_venv(kind: str, folder: str) -> int:
+    from amqp1_driver.bench import venvs
+
+    if kind not in _VENVS:
+        raise ValueError(f"--make-venv {kind}: {' or '.join(_VENVS)}")
+    print(venvs.make(kind, folder))
+    return 0
+
+
+def scenarios(args: argparse.Namespace) -> list[Scenario]:
+    """All combinations of operations, threads and sizes."""
+    seconds = args.seconds or (0.0 if args.count else 5.0)
+    return [
+        Scenario(operation, threads, args.clients, args.servers, size, args.reply_size, seconds,
+                 args.count, args.rate)
+        for operation, threads, size in itertools.product(args.op, args.threads, args.size)
+    ]  # fmt: skip
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from amqp1_driver.bench import buses
+    from amqp1_driver.bench.run import Limits, Place
+    from amqp1_driver.bench.session import Session
+
+    if args.plot:
+        import matplotlib  # noqa: F401 - better now than after an hour
+    given = args.compare or [plan.entry("amqp:")]
+    entries = plan.with_options(plan.unique(given), args.option)
+    limits = Limits(args.warmup, args.timeout, deadline=args.deadline, drain=args.drain)
+    with contextlib.ExitStack() as stack:
+        bus = None
+        if args.bus or any(entry.needs_bus for entry in entries):
+            bus = stack.enter_context(buses.started(args.bus or "router"))
+        place = Place(bus.address if bus else "", args.bus_pid, args.executor)
+        session = Session(entries, scenarios(args), args.rounds, place, limits,
+                          bus.name if bus else None)  # fmt: skip
+        try:
+            session.play()
+        finally:
+            _write(args.json, session.document)
+    if args.plot and session.document["scenarios"]:
+        from amqp1_driver.bench import plot
+
+        plot.draw(session.document, args.plot)
+    return int(not session.spotless if args.strict else session.failed)
+
+
+def _write(path: str | None, document: dict[str, Any]) -> None:
+    if path is None:
+        return
+    text = json.dumps(document, indent=1) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+# -- arguments ---------------------------------------------------------------------
+
+
+def _checked(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    def converted(text: str) -> Any:
+        try:
+            return convert(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
+
+
+def _list(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    return lambda text: [convert(part) for part in text.split(",")]
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return value
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends things in order, as ^C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
