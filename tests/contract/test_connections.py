@@ -319,6 +319,24 @@ def test_the_default_realm_is_added_to_users_without_one_only(make_peer, make_ap
     assert init.performative.initial_response.split(b"\0") == [b"", sent, b"pw"]
 
 
+@pytest.mark.parametrize("allowed, used", [("PLAIN", "PLAIN"), ("ANONYMOUS", "ANONYMOUS")])
+def test_only_mechanisms_of_the_option_are_used(make_peer, make_app, allowed, used):
+    peer = make_peer()
+    app = make_app(f"amqp://me:pw@127.0.0.1:{peer.port}", sasl_mechanisms=allowed)
+    app.client().cast({}, "echo")
+    (init,) = peer.frames(p.SaslInit)
+    assert init.performative.mechanism == used
+
+
+def test_without_a_common_mechanism_the_error_says_so(make_peer, make_app):
+    peer = make_peer(mechanisms=("PLAIN",))
+    app = make_app(peer.url, sasl_mechanisms="ANONYMOUS")
+    with pytest.raises(oslo_messaging.MessageDeliveryFailure) as caught:
+        app.client(retry=0).cast({}, "echo")
+    assert f"127.0.0.1:{peer.port}" in str(caught.value)
+    assert "authenti" in str(caught.value) or "SASL" in str(caught.value)
+
+
 # -- TLS --------------------------------------------------------------------------------
 
 
@@ -400,6 +418,16 @@ def test_after_failover_the_name_of_the_old_host_does_not_do(make_bus, make_app,
         app.client(retry=0).cast({}, "echo")
 
 
+def test_the_next_host_is_tried_after_a_failure_of_tls(make_bus, make_app, files):
+    wrong = make_bus(**files.certificate("elsewhere.example"))
+    clear = make_bus()
+    right = make_bus(**files.certificate("127.0.0.1"))
+    app = make_app(f"amqp://localhost:{wrong.port},127.0.0.1:{clear.port},"
+                   f"127.0.0.1:{right.port}", ssl_ca_file=files.ca, connect_timeout=1)
+    app.server(Endpoint())
+    assert app.client().call({}, "echo", value=1) == 1
+
+
 def test_in_vhost_mode_the_name_of_the_virtual_host_is_expected(make_bus, make_app, files):
     bus = make_bus(**files.certificate("tenant.example"))
     app = make_app(f"amqp://127.0.0.1:{bus.port}/tenant.example", ssl_ca_file=files.ca,
@@ -434,6 +462,7 @@ def test_a_client_certificate_is_an_identity(make_bus, make_app, files):
                    ssl_cert_file=own["tls_cert"], ssl_key_file=own["tls_key"])
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=1) == 1
+    assert {c.mechanism for c in bus.connections} == {"EXTERNAL"}
 
 
 # -- links that go while the connection lives -------------------------------------------
