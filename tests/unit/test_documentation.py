@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The documentation quotes the driver's texts as they are in the code."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "doc" / "source" / "troubleshooting.rst"
+#: not ours: of oslo.messaging, of the system, of RabbitMQ
+FOREIGN = (
+    "DriverLoadFailure",
+    "could not connect: ... (... Connection refused)",
+    "write access to exchange 'amq.default'",
+    "read access to queue 'amq.rabbitmq.reply-to.",
+)
+#: put together from two words of the code
+ALIASES = {
+    "timed out waiting for a connection": ["timed out waiting for ", "a connection"],
+    "timed out waiting for credit": ["timed out waiting for ", "credit"],
+    "timed out waiting for acknowledgement": ["timed out waiting for ", "acknowledgement"],
+    "timed out waiting for reply": ["timed out waiting for ", "reply"],
+    "timed out waiting for a sign of life from the server": [
+        "timed out waiting for ", "a sign of life from the server"
+    ],
+    "timed out waiting for the I/O thread": ["timed out waiting for ", "the I/O thread"],
+    "Link to ... on ... was refused by the peer": ["Link to ", " was ", "refused", " by the peer"],
+    "Link to ... on ... was detached by the peer": ["Link to ", "detached", " by the peer"],
+    "the bus does not declare ... (PUT): ...": ["the bus does not declare ", "PUT"],
+    "SASL: the peer offers ... but not EXTERNAL": [
+        "SASL: ", "the peer offers ", "but not EXTERNAL"
+    ],
+    "SASL: EXTERNAL refused ...": ["SASL: ", "EXTERNAL refused "],
+    "wrong host name in the certificate of the peer (expected ...)": [
+        "wrong host name in the certificate of the peer", "expected "
+    ],
+}  # fmt: skip
+
+
+@functools.cache
+def texts() -> str:
+    """All string literals of the driver, without placeholders, one a line."""
+    found = []
+    for path in (ROOT / "amqp1_driver").rglob("*.py"):
+        if {"bus", "testing", "cli"} & set(path.relative_to(ROOT).parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found += re.split(r"%[-.0-9]*[sdrf]|\{\w*\}|\n", node.value)
+    return "\n".join(found)
+
+
+def quoted() -> list[str]:
+    """The terms of the page's lists."""
+    return [
+        text
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("``")
+        for text in re.findall(r"``(.+?)``", line)
+    ]
+
+
+@pytest.mark.parametrize("text", quoted())
+def test_every_text_of_the_troubleshooting_page_is_in_the_code(text: str) -> None:
+    if text in FOREIGN:
+        return
+    fragments = ALIASES.get(text) or re.split(r"\.\.\.|\[\.\.\.\]", text)
+    code = texts()
+    missing = [f for f in fragments if f.strip(" ():;[],") and f.strip(" ()[]") not in code]
+    assert not missing
+
+
+def test_the_page_is_found() -> None:
+    assert len(quoted()) > 40
