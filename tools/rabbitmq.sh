@@ -131,7 +131,7 @@ cmd_install() {
     local suite=${1:?suite} dir=${2:-$CACHE/$1} keyring=/usr/share/keyrings/debian-archive-keyring
     local tool mirror packages=() since=$SECONDS
     case $suite in trixie | sid) ;; *) die "unknown suite $suite (trixie or sid)" ;; esac
-    for tool in apt-get apt-cache dpkg-deb flock xz; do
+    for tool in apt-get apt-cache dpkg-deb flock; do
         command -v "$tool" >/dev/null || die "$tool is not there: this installs Debian packages"
     done
     mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
