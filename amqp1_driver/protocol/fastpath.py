@@ -52,6 +52,8 @@ _cast = ffi.cast
 
 _DELIVERY = lib.PN_DELIVERY
 _LINK_FLOW = lib.PN_LINK_FLOW
+#: "there is output": comes with every batch, and nobody listens to it
+_TRANSPORT = lib.PN_TRANSPORT
 _ACCEPTED = lib.PN_ACCEPTED
 _STATES = {
     Outcome.ACCEPTED: lib.PN_ACCEPTED,
@@ -94,7 +96,7 @@ def pump(connection: Any) -> bool:
                 link = links.get(_address(_event_link(event)))
                 if link is not None and not _is_receiver(link.impl):
                     link.handler.link_credit()
-            else:
+            elif kind != _TRANSPORT:
                 others = True
                 connection.dispatch(proton.Event.wrap(event))
         finally:
