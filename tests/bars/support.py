@@ -81,9 +81,11 @@ class Transports:
         self._servers.append(server)
 
     def cleanup(self) -> None:
-        for server in self._servers:
+        servers, self._servers = self._servers, []
+        for server in servers:
             server.stop()
-            server.wait()
+            # beside: the executor's pool takes a second to notice its end
+            threading.Thread(target=server.wait, daemon=True).start()
         for transport in self._transports:
             transport.cleanup()
 
