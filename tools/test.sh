@@ -62,7 +62,10 @@ test_folders() {
 }
 
 docs() {
-    "$BIN/reno" lint || return 1
+    # reno needs the whole history
+    if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
+        "$BIN/reno" lint || return 1
+    fi
     [ ! -f doc/source/conf.py ] ||
         "$BIN/sphinx-build" -q -W --keep-going -b html doc/source doc/build/html || return 1
     "$BIN/sphinx-build" -q -W --keep-going -b html releasenotes/source releasenotes/build/html
