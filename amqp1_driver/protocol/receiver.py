@@ -109,6 +109,7 @@ class Receiver(Link):
             LOG.debug("A message from %s can't be settled %s any more: its link is gone",
                       self.address, outcome.value)
             return
+        delivery.link = None  # settling it again must not count
         link.settle(delivery.key, outcome)
         grant = self.window.on_settled()
         if grant:
