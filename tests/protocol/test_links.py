@@ -359,6 +359,20 @@ def test_settling_twice_counts_once(world):
     assert world.link(ANY).credit + unsettled <= 4
 
 
+@pytest.mark.parametrize("settled", [False, True], ids=["unsettled", "settled"])
+def test_settling_twice_gives_no_credit_for_work_that_is_not_done(world, settled):
+    listener = world.listen(credit=4)
+    for _ in range(3):
+        world.arrive(ANY, settled=settled)
+    for _ in range(3):
+        world.settle(listener.deliveries[0])
+    assert world.link(ANY).credit == 1
+    world.settle(listener.deliveries[1])
+    assert world.link(ANY).credit == 1
+    world.settle(listener.deliveries[2])
+    assert world.link(ANY).credit == 4
+
+
 def test_stop_drains_and_releases_what_still_comes(world):
     listener = world.listen(credit=10)
     world.arrive(ANY, "before")
