@@ -284,9 +284,14 @@ class Client:
         :raises Closed: the transport is closed
         """
         ready: Future[None] = Future()
+
+        def failed(error: BaseException) -> None:
+            ready.set_exception(error)
+            sink.interrupt()
+
         subscription = Subscription(
             destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
-            sink, lambda: ready.set_result(None), ready.set_exception)
+            sink, lambda: ready.set_result(None), failed)
         try:
             self._loop.put(self._connection.subscribe, subscription, timeout)
             ready.result(timeout)

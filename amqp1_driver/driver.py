@@ -28,6 +28,8 @@ from amqp1_driver.protocol.operation import Kind
 
 if TYPE_CHECKING:
     from amqp1_driver.client import Client
+    from amqp1_driver.listener import DeliveryQueue
+    from amqp1_driver.protocol.receiver import Subscription
 
 LOG = logging.getLogger(__name__)
 
@@ -144,14 +146,16 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
                 batch_size: int, batch_timeout: float | None) -> Any:
         from amqp1_driver.listener import Listener
 
-        client = self._ready()
-        listener = Listener(client, self._settings.duplicate_window)
         # a batch is settled as a whole: with less credit than two of them it never fills
         credit = max(credit, 2 * (batch_size or 1))
+
+        def subscribe(queue: "DeliveryQueue") -> "tuple[Client, Subscription]":
+            client = self._ready()
+            return client, client.subscribe(destinations, pool, credit, (batch_size or 1) > 1,
+                                            queue, self._settings.default_send_timeout)
+
         try:
-            listener.subscription = client.subscribe(
-                destinations, pool, credit, (batch_size or 1) > 1, listener.queue,
-                self._settings.default_send_timeout)
+            listener = Listener(subscribe, self._settings.duplicate_window)
         except exceptions.UnsupportedFeature as error:
             raise NotImplementedError(str(error)) from error
         except exceptions.AmqpError as error:

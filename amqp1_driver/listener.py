@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver import codec, compat, exceptions
@@ -40,6 +41,7 @@ class DeliveryQueue:
         self._condition = threading.Condition(threading.Lock())
         self._waiting = 0
         self._stopped = False
+        self._interrupted = False
 
     def deliver(self, delivery: Delivery) -> None:
         """I/O thread: never blocks for long."""
@@ -59,14 +61,16 @@ class DeliveryQueue:
             return True
 
     def take(self, until: float | None) -> Delivery | None:
-        """The oldest; None when there was none until then, or after :meth:`stop`.
+        """The oldest; None when there was none until then, or after :meth:`stop` or, once,
+        :meth:`interrupt`.
 
         :param until: monotonic seconds; None: wait for ever
         """
         with self._condition:
             while not self._entries:
                 left = None if until is None else until - time.monotonic()
-                if self._stopped or (left is not None and left <= 0):
+                if self._interrupted or self._stopped or (left is not None and left <= 0):
+                    self._interrupted = False
                     return None
                 self._waiting += 1
                 try:
@@ -74,6 +78,16 @@ class DeliveryQueue:
                 finally:
                     self._waiting -= 1
             return self._entries.popleft()
+
+    def interrupt(self) -> None:
+        """Wake one who waits, so that it looks at what has become of the subscription."""
+        with self._condition:
+            self._interrupted = True
+            self._condition.notify()
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def stop(self) -> None:
         """Wake all who wait; what is in the queue can still be taken."""
@@ -91,15 +105,19 @@ class DeliveryQueue:
 class Listener(compat.PollStyleListener):  # type: ignore[misc]
     """What oslo.messaging's server polls.  Application threads; never raises.
 
-    :param client: of the process
+    :param subscribe: makes the subscription, with the client of the process as it is then
     :param window: how many message-ids are remembered to find duplicates
+    :raises AmqpError: the subscription can't be made
     """
 
-    def __init__(self, client: Client, window: int) -> None:
+    def __init__(self, subscribe: Callable[[DeliveryQueue], tuple[Client, Subscription]],
+                 window: int) -> None:
         super().__init__(prefetch_size=-1)
-        self.client = client
         self.queue = DeliveryQueue()
-        self.subscription: Subscription | None = None
+        self.client: Client
+        self.subscription: Subscription | None
+        self.client, self.subscription = subscribe(self.queue)
+        self._subscribe = subscribe
         self._duplicates = DuplicateFilter(window) if window else None
         self._lock = threading.Lock()
 
@@ -116,6 +134,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         while len(batch) < max(1, batch_size):
             delivery = self.queue.take(until)
             if delivery is None:
+                self._revive()
                 break
             message = self._accept(delivery)
             if message is None:
@@ -143,6 +162,16 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
             self.client.unsubscribe(subscription)
 
     # -- inner -----------------------------------------------------------------
+
+    def _revive(self) -> None:
+        """Subscribe anew if the I/O thread has died: a server must not stay deaf."""
+        if not self.client.dead or self.queue.stopped or self.subscription is None:
+            return
+        try:
+            self.client, self.subscription = self._subscribe(self.queue)
+        except exceptions.AmqpError as error:
+            LOG.error("A subscription was lost with its I/O thread and can't be had again: %s",
+                      error)
 
     def _accept(self, delivery: Delivery) -> Incoming | None:
         """Decode; a message that can't be is rejected, one seen before is dropped."""

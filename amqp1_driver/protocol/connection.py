@@ -216,6 +216,7 @@ class Connection:
         for op in self._take_waiting():
             op.fail(error)
         for subscription in self._subscriptions:
+            subscription.connection_lost()
             subscription.refused(error)
 
     # -- transport ---------------------------------------------------------------

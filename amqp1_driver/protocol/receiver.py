@@ -60,6 +60,7 @@ class Sink(Protocol):
     """Where deliveries go: the delivery queue of a listener."""
 
     def deliver(self, delivery: Delivery) -> None: ...
+    def interrupt(self) -> None: ...
 
 
 class Receiver(Link):
