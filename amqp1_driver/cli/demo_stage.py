@@ -29,7 +29,7 @@ from typing import IO, Any, NamedTuple
 from amqp1_driver.testing.fixture import BusProcess
 
 #: seconds that processes may take to come up, and to end
-START_SECONDS = 12.0
+START_SECONDS = 25.0
 END_SECONDS = 5.0
 
 

@@ -77,7 +77,7 @@ def test_every_step_succeeds_and_nothing_is_left_behind(mode: str) -> None:
     assert "\x1b" not in output
     last = LAST.fullmatch(output.splitlines()[-1])
     assert last is not None
-    assert float(last[1]) < 15
+    assert float(last[1]) < 30, "five seconds on an idle machine"
     pids = set(processes(output))
     assert len(pids) == 5, "two buses and three servers, each a process of its own"
     assert not any(runs(pid) for pid in pids)
