@@ -23,40 +23,50 @@ import weakref
 import oslo_messaging
 import pytest
 
+from amqp1_driver.bus import Bus
+from tests.contract import apps
 from tests.contract.apps import PATIENCE, App, Endpoint, Events, Stopwatch
 from tests.contract.test_loading import run_script
 from tests.contract.test_sending import closed_port
 
 
-def fork(bus, make_app, when: str) -> dict:
-    make_app(bus.address).server(Endpoint())
-    return json.loads(run_script("fork.py", bus.address, when))
+def fork(bus, when: str) -> dict:
+    """What a script that forks has seen of a bus with a server on it."""
+    with App(bus.address) as app:
+        app.server(Endpoint())
+        seen = json.loads(run_script("fork.py", bus.address, when))
+        return seen | {"connections": bus.counters.connections}
 
 
-def test_a_process_forked_before_the_first_use_has_a_connection_of_its_own(bus, make_app):
-    seen = fork(bus, make_app, "before")
+@pytest.fixture(scope="module", params=["router", "broker"])
+def forked(request) -> dict:
+    """Of a process that forked after it had used its transport."""
+    with Bus(request.param) as bus:
+        return fork(bus, "after")
+
+
+def test_a_process_forked_before_the_first_use_has_a_connection_of_its_own(bus):
+    seen = fork(bus, "before")
     assert seen["child"]["answers"] and seen["parent"]["answers"]
     assert seen["child"]["address"] != seen["parent"]["address"]
 
 
-def test_a_process_forked_after_use_has_a_connection_and_a_reply_address_of_its_own(
-        bus, make_app):
-    seen = fork(bus, make_app, "after")
-    assert seen["before"]["answers"] and seen["child"]["answers"] and seen["parent"]["answers"]
-    assert seen["before"]["address"] == seen["parent"]["address"] != seen["child"]["address"]
-    assert bus.counters.connections == 3  # the server's, the parent's, the child's
+def test_a_process_forked_after_use_has_a_connection_and_a_reply_address_of_its_own(forked):
+    assert all(forked[who]["answers"] for who in ("before", "child", "parent"))
+    assert forked["before"]["address"] == forked["parent"]["address"]
+    assert forked["before"]["address"] != forked["child"]["address"]
+    assert forked["connections"] == 3  # the server's, the parent's, the child's
 
 
-def test_a_child_does_not_disturb_the_server_of_its_parent(bus, make_app):
-    seen = fork(bus, make_app, "server")
+def test_a_child_leaves_no_threads_and_descriptors_over(forked):
+    assert forked["child"]["threads"] == []
+    assert forked["child"]["descriptors"] <= 0
+
+
+def test_a_child_does_not_disturb_the_server_of_its_parent(broker):
+    seen = fork(broker, "server")
     assert seen["child"]["answers"]
     assert seen["served by the parent"]
-
-
-def test_a_child_leaves_no_threads_and_descriptors_over(bus, make_app):
-    seen = fork(bus, make_app, "after")
-    assert seen["child"]["threads"] == []
-    assert seen["child"]["descriptors"] <= 0
 
 
 def test_reply_addresses_are_unique_among_transports(app):
@@ -71,9 +81,6 @@ def test_reply_addresses_are_unique_among_transports(app):
 
 @pytest.fixture(scope="module")
 def green() -> dict:
-    from amqp1_driver.bus import Bus
-    from tests.contract import apps
-
     with Bus("broker") as bus, apps.peer() as silent:
         silent.override(times=None).expect_header().silence()
         return json.loads(run_script("green.py", bus.address, f"127.0.0.1:{silent.port}"))
