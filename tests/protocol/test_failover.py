@@ -22,7 +22,7 @@ from amqp1_driver.protocol import connection as module
 from amqp1_driver.protocol.operation import Stage
 from amqp1_driver.testing import performatives as p
 
-from .world import World
+from .world import World, rabbitmq
 
 ANY = "unicast.ex.topic"
 
@@ -474,3 +474,87 @@ def test_without_an_engine_there_is_nothing_to_process(path):
     world = World(path)
     world.connection.data_received(b"x")
     assert world.connection.process() == 0.0
+
+
+def test_a_message_that_can_not_be_encoded_fails_alone(path, caplog):
+    world = World(path).start()
+    op = world.request(world.cast().kind)
+    op.generation = -1
+    op.body = None
+    world.send(op)
+    assert "internal error" in str(op.future.error)
+    assert f"Message {op.message_id} to {ANY} could not be sent" in caplog.text
+    assert (world.state, world.cast().future.error) == ("ready", None)
+
+
+def test_a_settlement_that_fails_costs_the_connection(path, caplog):
+    world = World(path).start()
+    listener = world.listen()
+    world.arrive(ANY)
+    world.settle(listener.deliveries[0], "no outcome")
+    assert "A message from unicast.ex.topic could not be settled" in caplog.text
+    assert world.state == "backoff"
+    world.advance(5)
+    assert (world.state, listener.ready) == ("ready", 2)
+
+
+def test_what_was_in_the_mailbox_for_too_long_is_not_sent(path):
+    world = World(path).start()
+    op = world.request(world.cast().kind, timeout=1)
+    world.clock.advance(1.5)
+    world.send(op)
+    assert isinstance(op.future.error, exceptions.DeadlineExpired)
+    assert len(world.sent()) == 1
+
+
+def test_the_trouble_is_told_in_each_state(path):
+    world = World(path)
+    world.modes["host0:5672"] = "silent"
+    assert world.connection.trouble == ""
+    world.start()
+    assert world.connection.trouble == "host0:5672: waiting for its host name, TCP or TLS"
+    world.modes["host0:5672"] = "refuse"
+    world.run()
+    assert world.connection.trouble == (
+        "last error: refused (host=host0:5672)")
+    world.modes.clear()
+    world.advance(2)
+    assert world.connection.trouble == ""
+
+
+# -- virtual hosts -----------------------------------------------------------------------------
+
+
+def hostnames(world):
+    return [entry.performative.hostname for entry in world.peer.frames(p.Open)]
+
+
+def test_rabbitmq_s_name_of_a_virtual_host_is_known_from_its_first_open_frame(path):
+    world, _ = rabbitmq(path, virtual_host="nova")
+    world.start().advance(0)
+    assert (world.state, hostnames(world)) == ("ready", ["nova", "vhost:nova"])
+    assert world.connection.last_error is None
+    world.drop().advance(5)
+    assert hostnames(world) == ["nova", "vhost:nova", "vhost:nova"]
+
+
+def test_other_buses_take_the_name_as_it_is(path):
+    world = World(path, virtual_host="nova").start()
+    assert (world.state, hostnames(world)) == ("ready", ["nova"])
+
+
+def test_naming_it_anew_is_no_failed_attempt(path):
+    world, _ = rabbitmq(path, virtual_host="nova", hosts=2)
+    world.connection.start()
+    (op,) = world.request_pair(0)
+    world.run().advance(0)
+    assert (op.future.done, op.future.error, tried(world)) == (
+        True, None, ["host0:5672", "host0:5672"])
+
+
+def test_closing_while_it_is_named_anew(path):
+    world, _ = rabbitmq(path, virtual_host="nova")
+    world.start()
+    assert world.state == "backoff"
+    world.close()
+    assert (world.state, world.closed, world.port.timers.live) == ("closed", 1, set())

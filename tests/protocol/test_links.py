@@ -470,3 +470,31 @@ def test_a_listener_that_is_there_before_the_connection(path):
     world.modes.clear()
     world.run()
     assert listener.ready == 1
+
+
+@pytest.mark.parametrize(("product", "early"), [
+    ("qpid-dispatch-router", True), ("qpid-cpp", False)])
+def test_a_batch_is_accepted_early_only_where_the_bus_stores_nothing(path, product, early):
+    """Else each sender would wait until the batch of its receiver is full."""
+    world = World(path, peer={"product": product}).start()
+    listener = world.listen("events.info", None, service=Service.NOTIFY, credit=4, batched=True)
+    (link,) = [link for link in world.peer.links if "events" in str(link.address)]
+    for _ in range(3):
+        world.arrive("", link=link)
+    assert [sent.state is not None for sent in world.peer.sent] == [early] * 3
+    assert [delivery.settled for delivery in listener.deliveries] == [early] * 3
+    assert link.credit == 1  # room is made by the application only
+    for delivery in listener.deliveries:
+        world.settle(delivery, Outcome.RELEASED)
+    assert [type(sent.state) for sent in world.peer.sent] == [
+        p.Accepted if early else p.Released] * 3
+    assert link.credit == 4
+
+
+def test_each_listener_is_told_apart_by_the_links_that_the_bus_serves(world):
+    """Two of the same names in one process: each has links of its own."""
+    first, second = world.listen(), world.listen()
+    links = [link for link in world.peer.links if link.address == ANY]
+    world.arrive("", "1", link=links[0]).arrive("", "2", link=links[1])
+    assert sorted(first.bodies + second.bodies) == [b"1", b"2"]
+    assert len(first.deliveries) == len(second.deliveries) == 1

@@ -254,6 +254,14 @@ def test_a_listener_is_attached_once_though_the_reply_link_is_rebuilt_meanwhile(
     assert (world.state, listener.ready, len(listener.subscription.receivers)) == ("ready", 1, 3)
 
 
+def test_what_another_listener_has_declared_is_not_declared_again(bus):
+    world, broker = bus
+    assert world.listen("events.info", None, service=Service.NOTIFY).ready == 1
+    count = len(broker.requests)
+    assert world.listen("events.info", None, service=Service.NOTIFY).ready == 1
+    assert len(broker.requests) == count == 3
+
+
 # -- nodes that go away -------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ import pytest
 from amqp1_driver import exceptions
 from amqp1_driver.protocol.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
 
 from .world import World, rabbitmq
@@ -135,6 +136,19 @@ def test_replies_never_leak_whatever_becomes_of_the_calls(path):
     assert waiting == {}
     assert released.future.error is not None
     assert rejected.future.error is not None
+
+
+def test_replies_may_come_as_fast_as_credit_allows_and_the_stall_is_counted(path):
+    world = World(path, reply_link_credit=2).start()
+    calls = [world.call() for _ in range(4)]
+    for op in calls:
+        link = world.link(REPLIES)
+        message = Message("answer", properties=Properties(correlation_id=op.message_id))
+        reactions.transfer(link, message)  # without waiting for us
+        if not link.credit:
+            world.run()
+    assert all(op.future.value is not None for op in calls)
+    assert world.connection._generation.replies.window.stalls == 2
 
 
 # -- the reply link goes while the connection lives ---------------------------------------------

@@ -174,16 +174,19 @@ class World:
     :param peer: what the peer says of itself, see ``testing.state.Defaults``
     :param abrupt: the peer's end of the TCP connection is seen in the same turn of the loop
         as its last bytes, as with TLS
+    :param virtual_host: of the Open frame
     :param settings: options that differ from their defaults
     """
 
     def __init__(self, path: Any = None, *, hosts: int = 1, peer: dict[str, Any] | None = None,
-                 abrupt: bool = False, engine: Any = None, **settings: Any) -> None:
+                 abrupt: bool = False, engine: Any = None,
+                 virtual_host: str | None = None, **settings: Any) -> None:
         settings = {"idle_timeout": 0.0, "host_selection": "ordered", **settings}
         self.settings: Settings = default_settings(**settings)
         self.clock = FakeClock(1000.0)
         self.peer = Peer(auto=True, **(peer or {}))
         self.port = FakePort(self)
+        self.port.virtual_host = virtual_host
         self.hosts = tuple(Host(f"host{n}", 5672) for n in range(hosts))
         #: by host: "up" (default), "refuse" or "silent"
         self.modes: dict[str, str] = {}
@@ -207,7 +210,7 @@ class World:
     def new_engine(self, host: Host, handler: Any) -> Any:
         if self._engine is not None:
             return self._engine(host, handler)
-        properties = {**engine_properties(self.settings, host, None)}
+        properties = {**engine_properties(self.settings, host, self.port.virtual_host)}
         properties.pop("x-trace-protocol", None)
         return Engine("container", properties, handler, path=self._path)
 
@@ -372,11 +375,12 @@ class World:
     # -- receiving ---------------------------------------------------------------
 
     def listen(self, topic: str = "topic", server: str | None = "server", *, credit: int = 100,
-               pool: str | None = None, service: Service = Service.RPC) -> Listener:
+               pool: str | None = None, service: Service = Service.RPC,
+             batched: bool = False) -> Listener:
         listener = Listener()
         listener.subscription = Subscription(
             destinations=(Destination(service, "ex", topic, server),), pool=pool,
-            unique=f"u{next(self._ids)}", credit=credit, batched=False, sink=listener,
+            unique=f"u{next(self._ids)}", credit=credit, batched=batched, sink=listener,
             on_ready=listener._ready, on_error=listener.errors.append)
         self.connection.subscribe(listener.subscription)
         self.run()
