@@ -13,6 +13,7 @@
 """The state tables: every (state, event) is in the table or is refused."""
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -135,8 +136,8 @@ class _LinkWalk(_Walk):
 
 
 class TestConnectionWalk(_Walk.TestCase):
-    pass
+    settings = settings(max_examples=30, stateful_step_count=30)
 
 
 class TestLinkWalk(_LinkWalk.TestCase):
-    pass
+    settings = settings(max_examples=30, stateful_step_count=30)
