@@ -63,8 +63,24 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             self._delivery = delivery
         self._settle(Outcome.RELEASED)
 
-    def _settle(self, outcome: Outcome) -> None:
+    def take_over(self, delivery: Delivery) -> bool:
+        """The bus delivers the message again, for the link of the first time has gone.
+
+        Called under the listener's lock.
+        """
+        first = self._delivery
+        if first is None or first.link is first.receiver.link:
+            return False
+        self._delivery = delivery
+        return True
+
+    def let_go(self) -> Delivery | None:
+        """The delivery to settle; there is none afterwards.  Under the listener's lock."""
         delivery, self._delivery = self._delivery, None
+        return delivery
+
+    def _settle(self, outcome: Outcome) -> None:
+        delivery = self._listener.finish(self, self._message_id)
         if delivery is None:
             LOG.debug("Message %s is settled already", self.msg_id)
             return

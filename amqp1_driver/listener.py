@@ -120,6 +120,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         self._subscribe = subscribe
         self._duplicates = DuplicateFilter(window) if window else None
         self._lock = threading.Lock()
+        self._in_work: dict[str, Incoming] = {}
 
     def poll(self, timeout: float | None = None, batch_size: int = 1,
              batch_timeout: float | None = None) -> list[Incoming]:
@@ -184,19 +185,35 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
                       delivery.host, error)
             self._settle(delivery, Outcome.REJECTED)
             return None
-        if self._is_duplicate(message):
-            LOG.warning("Message %s on %s at %s was delivered again and is dropped",
-                        message.message_id, delivery.address, delivery.host)
-            self._settle(delivery, Outcome.ACCEPTED)
-            return None
-        return Incoming(self, delivery, message, request)
+        incoming = Incoming(self, delivery, message, request)
+        return incoming if self._admit(incoming, delivery, message) else None
 
-    def _is_duplicate(self, message: codec.Message) -> bool:
-        if self._duplicates is None or not isinstance(message.message_id, str):
-            return False
+    def _admit(self, incoming: Incoming, delivery: Delivery, message: codec.Message) -> bool:
+        """False for a message that is or was in work here already.
+
+        While it is in work, its outcome is still to come: the new delivery gets that.
+        """
+        message_id = message.message_id
+        if self._duplicates is None or not isinstance(message_id, str):
+            return True
         with self._lock:
-            seen = self._duplicates.seen(message.message_id)
-        return seen and message.redelivered
+            if not (self._duplicates.seen(message_id) and message.redelivered):
+                self._in_work[message_id] = incoming
+                return True
+            first = self._in_work.get(message_id)
+            taken = first is not None and first.take_over(delivery)
+        if not taken:
+            self._settle(delivery, Outcome.ACCEPTED)
+        LOG.warning("Message %s on %s at %s was delivered again and is dropped", message_id,
+                    delivery.address, delivery.host)
+        return False
+
+    def finish(self, incoming: Incoming, message_id: Any) -> Delivery | None:
+        """The work is done: what there is to settle, once."""
+        with self._lock:
+            if isinstance(message_id, str) and self._in_work.get(message_id) is incoming:
+                del self._in_work[message_id]
+            return incoming.let_go()
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome
