@@ -117,6 +117,7 @@ RECEIVING: Table = {
     "poll, acknowledge, requeue, reply, heartbeat never raise": (
         "test_nothing_of_an_incoming_message_ever_raises",
         "test_acknowledge_accepts_and_requeue_releases",
+        "test_a_message_with_any_id_can_be_settled",
         "test_poll_without_messages_returns_an_empty_list_after_its_timeout"),
     "after stop() poll() is drained until it returns []": (
         "test_stop_wakes_a_poll_without_timeout",
@@ -139,7 +140,8 @@ RECEIVING: Table = {
         "test_an_endpoint_that_raises_does_not_get_its_notification_again"),
     "redelivered duplicates are dropped, not rejected": (
         "test_a_redelivered_duplicate_is_dropped_and_not_rejected",
-        "test_a_message_in_work_when_the_connection_went_is_not_processed_twice",
+        "test_a_message_in_work_when_the_connection_went_is_settled_when_its_work_is_done",
+        "test_a_message_whose_work_was_done_when_it_came_again_is_dropped",
         "test_a_first_delivery_that_is_marked_as_redelivered_is_no_duplicate",
         "test_equal_ids_of_different_senders_are_no_duplicates",
         "test_a_requeued_message_is_no_duplicate_after_a_reconnect",

@@ -309,6 +309,18 @@ def test_acknowledge_accepts_and_requeue_releases(make_peer, make_app):
     assert [type(sent.state) for sent in peer.sent] == [p.Accepted, p.Released]
 
 
+@pytest.mark.parametrize("message_id", [None, 7, b"x", "text", [1], {"a": 1}], ids=repr)
+def test_a_message_with_any_id_can_be_settled(make_peer, make_app, message_id):
+    peer = make_peer()
+    listener = poller(make_app(peer.url))
+    for _ in range(2):
+        peer.send_transfer("unicast.openstack.topic", request(message_id=message_id))
+    listener.poll(PATIENCE)[0].acknowledge()
+    listener.poll(PATIENCE)[0].requeue()
+    peer.wait_settled(2)
+    assert [type(sent.state) for sent in peer.sent] == [p.Accepted, p.Released]
+
+
 def test_an_acknowledgement_right_before_cleanup_still_gets_to_the_bus(make_peer, make_app):
     # acknowledge() hands it to the I/O thread, in order: it is not waited for, nor lost
     peer = make_peer()
@@ -663,20 +675,42 @@ def test_equal_ids_of_different_senders_are_no_duplicates(make_peer, make_app):
     assert [endpoint.take(), endpoint.take()] == ["one", "two"]
 
 
-def test_a_message_in_work_when_the_connection_went_is_not_processed_twice(broker, make_app):
-    release = threading.Event()
-    events = Events(lambda payload: release.wait(PATIENCE) and None)
+@pytest.mark.parametrize("result, times", [
+    (NotificationResult.HANDLED, 1), (NotificationResult.REQUEUE, 2)])
+def test_a_message_in_work_when_the_connection_went_is_settled_when_its_work_is_done(
+        broker, make_app, logged, result, times):
+    release, results = threading.Event(), iter([result, NotificationResult.HANDLED])
+    events = Events(lambda payload: release.wait(PATIENCE) and next(results))
     app = make_app(broker.address)
     transport = app.notification_transport()
-    app.listener(events, transport=transport)
+    app.listener(events, transport=transport, requeue=True)
     app.notify("once")
     assert events.take() == "once"
     broker.drop_connections()  # not settled: the broker delivers it again
-    broker.wait_until(lambda seen: seen.counters.dispositions["accepted"] == 1)
-    release.set()
-    app.notify("next")
-    assert events.take() == "next"
+    logged.wait("was delivered again", logging.WARNING)
+    assert broker.counters.dispositions["accepted"] == 0
     assert events.seen.empty()
+    release.set()
+    for _ in range(times - 1):
+        assert events.take() == "once"
+    broker.wait_until(lambda seen: seen.peek("unicast.openstack.events.info") == 0)
+    assert broker.counters.dispositions["accepted"] == 1
+    assert events.seen.empty()
+
+
+def test_a_message_whose_work_was_done_when_it_came_again_is_dropped(make_peer, make_app):
+    peer = make_peer()
+    listener = poller(make_app(peer.url))
+    peer.send_transfer("unicast.openstack.topic", request(message_id="id-1"))
+    (message,) = listener.poll(PATIENCE)
+    peer.drop()
+    peer.wait_connections(2)
+    message.acknowledge()  # over a link that has gone
+    peer.send_transfer("unicast.openstack.topic", again(request(message_id="id-1"), 1))
+    peer.send_transfer("unicast.openstack.topic", request(message_id="id-2"))
+    assert [m.msg_id for m in listener.poll(PATIENCE)] == ["id-2"]
+    peer.wait_settled(1)
+    assert type(peer.sent[1].state) is p.Accepted
 
 
 def test_a_requeued_message_is_no_duplicate_after_a_reconnect(make_peer, make_app):
