@@ -309,7 +309,7 @@ def test_acknowledge_accepts_and_requeue_releases(make_peer, make_app):
     assert [type(sent.state) for sent in peer.sent] == [p.Accepted, p.Released]
 
 
-@pytest.mark.parametrize("message_id", [None, 7, b"x", "text", [1], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("message_id", [None, 7, b"x", "text"], ids=repr)
 def test_a_message_with_any_id_can_be_settled(make_peer, make_app, message_id):
     peer = make_peer()
     listener = poller(make_app(peer.url))
@@ -551,6 +551,8 @@ UNREADABLE = {
     "empty": b"",
     "no body": Message(None, kind=None, properties=Properties(message_id="x")),
     "null body": Message(None, properties=Properties(message_id="x")),
+    "a list as message-id": request(message_id=[1]),
+    "a map as message-id": request(message_id={"a": 1}),
     "number as body": Message(42),
     "map as body": Message({"request": {}}),
     "no JSON": Message("{"),
