@@ -18,7 +18,6 @@ a connection went is in doubt and fails.  Sans-I/O; lives on the I/O thread.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -37,6 +36,8 @@ from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Request, expired
 from amqp1_driver.protocol.receiver import Delivery, Subscription
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
+from amqp1_driver.protocol.vhost import VirtualHost
+from amqp1_driver.protocol.waiting import WaitingRoom
 
 LOG = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ class Connection:
         self.settings = settings
         self.addresses = addresses
         self.unique = unique
-        self._virtual_host = port.virtual_host
+        self._virtual_host = VirtualHost(port.virtual_host,
+                                         settings.addressing_mode == "rabbitmq")
         self._redial = False
         self.last_error: BaseException | None = None
         self.engine: Engine | None = None
@@ -97,7 +99,7 @@ class Connection:
         self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
         self._generation: Generation | None = None
         self._subscriptions: dict[Subscription, None] = {}
-        self._waiting: OrderedDict[int, Operation] = OrderedDict()
+        self._waiting = WaitingRoom()
         self._timer: Cancellable | None = None
         self._sweeper: Cancellable | None = None
         #: whether the sweeper runs at its short interval
@@ -156,16 +158,13 @@ class Connection:
                 self._generation.replies.expect(op)
             self._generation.send(op)
         else:
-            op.owner = self
-            self._waiting[id(op)] = op
+            self._waiting.add((op,))
         if not self._watching:
             self._watch()
 
     def cancel(self, op: Operation) -> None:
         """Nobody waits for it any more."""
-        if op.owner is self:
-            self._waiting.pop(id(op), None)
-        elif op.owner is not None:
+        if op.owner is not None:
             op.owner.cancel(op)
         if not op.finished:
             op.fail(expired(op, self.host))
@@ -196,8 +195,7 @@ class Connection:
         self._machine.fire(_Event.CLOSE)
         self._stop_timer()
         error = exceptions.Closed("the transport was closed", host=self.host)
-        for op in self._take_waiting():
-            op.fail(error)
+        self._waiting.fail_all(error)
         if self._generation is not None:
             self._on_ready(None)
         if open_before and self.engine is not None:
@@ -213,8 +211,7 @@ class Connection:
             for op in self._generation.lost(error):
                 op.fail(error)
             self._generation = None
-        for op in self._take_waiting():
-            op.fail(error)
+        self._waiting.fail_all(error)
         for subscription in self._subscriptions:
             subscription.connection_lost()
             subscription.refused(error)
@@ -226,6 +223,7 @@ class Connection:
         self._machine.fire(_Event.TRANSPORT_UP)
         host = self._failover.current
         self._first = b""
+        self.port.virtual_host = self._virtual_host.hostname
         self.engine = self.port.new_engine(host, self)
         self.engine.open()
 
@@ -266,25 +264,13 @@ class Connection:
     def engine_opened(self, peer: Peer) -> None:
         if self.state is not _State.OPENING or self.engine is None:
             return
-        if self._names_vhost_differently(peer):
+        if self._virtual_host.learn(choose(peer, self.settings.addressing_mode)):
             self._redial = True
             self._loss = exceptions.ConnectionLost("virtual host is named anew", host=self.host)
             return
         self._machine.fire(_Event.OPENED)
         self._generation = Generation(self, self.engine, peer)
         self._generation.attach_replies()
-
-    def _names_vhost_differently(self, peer: Peer) -> bool:
-        """Some buses want a prefix before the virtual host in the Open frame; which bus it
-        is, only its own Open frame tells."""
-        if self._virtual_host is None:
-            return False
-        profile = choose(peer, self.settings.addressing_mode)
-        wanted = profile.vhost_prefix + self._virtual_host
-        if self.port.virtual_host == wanted:
-            return False
-        self.port.virtual_host = wanted
-        return True
 
     def engine_failed(self, reason: str) -> None:
         self._loss = self._describe(None, reason)
@@ -308,7 +294,7 @@ class Connection:
         for subscription in self._subscriptions:
             if not subscription.receivers and not subscription.stopping:
                 self._generation.subscribe(subscription)
-        for op in self._take_waiting():
+        for op in self._waiting.take():
             self.send(op)
 
     def reply_lost(self, error: exceptions.AmqpError) -> None:
@@ -356,6 +342,7 @@ class Connection:
         self._loss = None
         if self.state is _State.OPENING:
             error = diagnosis.while_opening(error, self.settings, self._first)
+            self._virtual_host.refused()
         established = self.state is _State.READY
         state = self._machine.fire(_Event.LOST)
         if state is _State.CLOSED:
@@ -390,7 +377,7 @@ class Connection:
                     before.current, error, attempt.host, attempt.delay)
         if not established and self._failover.failures % len(self._failover.hosts) == 0:
             # every host has been tried: that is one attempt for those who wait
-            self._fail_once(error)
+            self._waiting.fail_once(error)
         self._timer = self.port.call_later(attempt.delay, self._retry)
 
     def _retry(self) -> None:
@@ -399,8 +386,7 @@ class Connection:
         self._connect()
 
     def _closed(self, error: exceptions.AmqpError) -> None:
-        for op in self._take_waiting():
-            op.fail(error)
+        self._waiting.fail_all(error)
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -410,25 +396,9 @@ class Connection:
             tell()
 
     def _hold(self, operations: list[Operation]) -> None:
-        for op in operations:
-            op.owner = self
-            self._waiting[id(op)] = op
+        self._waiting.add(operations)
         if operations and not self._watching:
             self._watch()
-
-    def _take_waiting(self) -> list[Operation]:
-        waiting = list(self._waiting.values())
-        self._waiting.clear()
-        return waiting
-
-    def _fail_once(self, error: BaseException) -> None:
-        for key, op in list(self._waiting.items()):
-            if op.retry.may_retry(error) or (op.retry.left is None):
-                if not op.retry.exhausted:
-                    op.retry = op.retry.spent()
-            else:
-                del self._waiting[key]
-                op.fail(error)
 
     def _watch(self) -> None:
         """Something is under way: look it over soon, not when links may be purged."""
@@ -441,10 +411,7 @@ class Connection:
         self._sweeper = None
         self._watching = False
         now = self.port.now()
-        for key, op in list(self._waiting.items()):
-            if op.deadline.expired(now):
-                del self._waiting[key]
-                op.fail(expired(op, self.host))
+        self._waiting.expire(now, self.host)
         busy = bool(self._waiting)
         delay = max(SWEEP_INTERVAL, self.settings.default_sender_link_timeout / 4)
         if self._generation is not None:

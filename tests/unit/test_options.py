@@ -296,10 +296,17 @@ def test_the_key_password_is_not_shown(conf):
 
 
 def test_hosts_in_the_order_written(conf):
-    text = "amqp://u1:p1@h1:1111,u2:p2@h2,[::1]:3333/"
+    text = "amqp://u1:p1@h1:1111,u2:p2@h2,h3/"
     assert options.hosts(parse(conf, text), load(conf)) == (
         options.Host("h1", 1111, "u1", "p1"),
         options.Host("h2", 5672, "u2", "p2"),
+        options.Host("h3", 5672, None, None),
+    )
+
+
+def test_an_ipv6_host(conf):
+    # first and alone: urlsplit() of Python 3.11.2 takes brackets nowhere else
+    assert options.hosts(parse(conf, "amqp://[::1]:3333/"), load(conf)) == (
         options.Host("::1", 3333, None, None),
     )
 
