@@ -100,7 +100,8 @@ class Sender(Link):
             return
         while pending and link.credit > 0:
             _, op = pending.popitem(last=False)
-            self._transmit(link, op)
+            if not op.finished:
+                self._transmit(link, op)
         if self.blocked_since is not None and not pending:
             self._unblock()
 
@@ -152,7 +153,8 @@ class Sender(Link):
 
     def _resend(self, op: Operation) -> None:
         del self.delayed[id(op)]
-        self.submit(op)
+        if not op.finished:  # a reply may have come all the same
+            self.submit(op)
 
     def _open(self, engine: Engine) -> EngineSender:
         self._attempt += 1
