@@ -238,6 +238,25 @@ def test_a_call_that_has_its_reply_is_not_resent_whatever_its_outcome(path):
     assert len(world.advance(20).sent()) == 1
 
 
+def test_a_call_whose_reply_comes_while_it_waits_to_be_resent_is_done(path):
+    world = resending(path)
+    op = world.call()
+    world.outcome(p.Released()).answer(op)
+    assert op.future.value.body == b"answer"
+    assert len(world.advance(20).sent()) == 1
+
+
+def test_also_when_it_waits_for_credit_to_be_resent(path):
+    world = World(path, resend_released=True).start()
+    world.peer.override().expect_attach(role="sender").respond().grant(1)
+    world.hold()
+    op = world.call()
+    world.outcome(p.Released()).advance(1)
+    assert op.stage is Stage.QUEUED
+    world.answer(op).grant(5, ANY)
+    assert (op.future.value.body, len(world.advance(20).sent())) == (b"answer", 1)
+
+
 def test_the_acknowledgement_may_come_after_the_reply(holding):
     op = holding.call()
     holding.answer(op)
