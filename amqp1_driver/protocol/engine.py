@@ -12,11 +12,8 @@
 
 """One physical AMQP 1.0 connection: pyngus with deliveries as plain bytes.
 
-pyngus keeps the life cycle of connection, sessions, links and SASL.  What it
-does with messages does not fit this driver: it decodes each into a
-``proton.Message``, buffers sends without credit and says nothing of links
-whose session was ended by the peer.  So the link classes here replace exactly
-those three things.  How single deliveries reach proton is behind
+pyngus keeps the life cycle of connection, sessions, links and SASL; its links
+are those of ``engine_link``.  How single deliveries reach proton is behind
 :class:`DeliveryPath`, which has two implementations: ``fastpath`` (proton's C
 functions) and ``publicpath`` (proton's documented Python API).
 
@@ -32,8 +29,17 @@ import pyngus
 from pyngus import link as pyngus_link
 
 from amqp1_driver.addressing.peer import Peer
-from amqp1_driver.policy.outcome import Disposition, Outcome
+from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.protocol import publicpath
+from amqp1_driver.protocol.engine_link import (
+    EngineReceiver,
+    EngineSender,
+    EngineSession,
+    LinkHandler,
+    ReceiverHandler,
+    SenderHandler,
+)
+from amqp1_driver.protocol.engine_link import condition as condition_of
 
 try:
     from amqp1_driver.protocol import fastpath
@@ -53,22 +59,6 @@ class EngineHandler(Protocol):
     def engine_closed(self, name: str | None, description: str | None) -> None: ...
 
 
-class LinkHandler(Protocol):
-    """What a link tells its owner."""
-
-    def link_attached(self) -> None: ...
-    def link_detached(self, name: str | None, description: str | None) -> None: ...
-
-
-class SenderHandler(LinkHandler, Protocol):
-    def link_credit(self) -> None: ...
-    def link_outcome(self, key: int, disposition: Disposition) -> None: ...
-
-
-class ReceiverHandler(LinkHandler, Protocol):
-    def link_delivery(self, key: int, data: bytes, settled: bool) -> None: ...
-
-
 class DeliveryPath(Protocol):
     """The four operations on deliveries, and the pump of proton's events."""
 
@@ -83,132 +73,6 @@ class DeliveryPath(Protocol):
 def default_path() -> Any:
     """The fast path where this proton has it, otherwise the public one."""
     return _FAST or publicpath
-
-
-def _condition(pn_condition: Any) -> tuple[str | None, str | None]:
-    if pn_condition is None:
-        return None, None
-    return pn_condition.name, pn_condition.description
-
-
-class _Link:
-    """What the two link classes add alike to pyngus's."""
-
-    handler: Any
-    path: Any
-    _pn_link: Any
-    _connection: Any
-    close: Any
-
-    def _setup(self, handler: LinkHandler, path: Any) -> None:
-        self.handler = handler
-        self.path = path
-        self.unsettled: dict[int, Any] = {}
-        self.next_key = 0
-        self._told = False
-        # plain attributes: proton's wrapper objects look theirs up in C
-        self.impl = self._pn_link._impl
-
-    def _session_closed(self) -> None:
-        # pyngus does nothing here for links that were attached
-        self._failed = True
-        condition = self._pn_link.session.remote_condition
-        self._detached(*(_condition(condition) if condition else ("amqp:session:ended", None)))
-
-    def _ep_active(self) -> None:
-        if not self._refused():
-            self.handler.link_attached()
-
-    def _refused(self) -> bool:
-        """A peer that refuses a link attaches with a null terminus, then
-        detaches (AMQP 1.0, 2.6.3): the detach will tell why."""
-        pn_link = self._pn_link
-        terminus = pn_link.remote_target if pn_link.is_sender else pn_link.remote_source
-        return bool(terminus.type == proton.Terminus.UNSPECIFIED)
-
-    def _ep_need_close(self) -> None:
-        self._detached(*_condition(self._pn_link.remote_condition))
-
-    def _ep_closed(self) -> None:
-        self._detached(None, None)
-        if self._connection is not None:
-            self._connection.retire(self)
-
-    def _link_failed(self, error: str) -> None:
-        self._detached("amqp:internal-error", error)
-
-    def _detached(self, name: str | None, description: str | None) -> None:
-        if not self._told:
-            self._told = True
-            self.unsettled.clear()
-            self.handler.link_detached(name, description)
-
-    def release(self) -> None:
-        """Close our end; the owner hears no more of this link.
-
-        proton's link is freed once the peer has closed its end too: before
-        that its name and handle must not be used again.
-        """
-        self._told = True
-        self.unsettled.clear()
-        if self._connection is None:
-            return
-        self.path.unlink(self._connection, self)
-        self.close()
-        if self._failed or self._pn_link.session.context.ended:
-            self._connection.retire(self)
-
-
-class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
-    """Outgoing link: bytes out, outcomes in."""
-
-    @property
-    def credit(self) -> int:
-        return int(self.path.credit(self))
-
-    @property
-    def target(self) -> str | None:
-        return self._pn_link.remote_target.address  # type: ignore[no-any-return]
-
-    def transfer(self, data: bytes, settled: bool) -> int:
-        """Hand one encoded message to proton.  The caller has seen credit.
-
-        :returns: the key under which the outcome is told
-        """
-        return int(self.path.send(self, data, settled))
-
-    def forget(self, key: int) -> None:
-        """Settle without waiting any longer for the outcome."""
-        self.path.forget(self, key)
-
-    def _process_delivery(self, pn_delivery: Any) -> None:
-        publicpath.outcome(self, pn_delivery)
-
-    def _process_credit(self) -> None:
-        self.handler.link_credit()
-
-
-class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
-    """Incoming link: bytes in, outcomes out."""
-
-    @property
-    def source(self) -> str | None:
-        return self._pn_link.remote_source.address  # type: ignore[no-any-return]
-
-    def grant(self, credit: int) -> None:
-        """Give the peer that much more link credit (2.6.7)."""
-        self.path.flow(self, credit)
-
-    def settle(self, key: int, outcome: Outcome) -> bool:
-        """Settle a delivery with an outcome; False if it is no longer known."""
-        return bool(self.path.settle(self, key, outcome))
-
-    def drain(self) -> None:
-        """Ask the peer to use up or give back its credit (2.6.7)."""
-        self._pn_link.drain(0)
-
-    def _process_delivery(self, pn_delivery: Any) -> None:
-        publicpath.delivery(self, pn_delivery)
 
 
 class EngineConnection(pyngus.Connection):  # type: ignore[misc]
@@ -258,36 +122,6 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             if link._pn_link is not None and link._connection is not None:
                 self.path.unlink(self, link)
                 link.destroy()
-
-
-class EngineSession(pyngus_link._SessionProxy):  # type: ignore[misc]
-    """A session that may stand without links, and knows when the peer ended it."""
-
-    _pn_session: Any
-    _connection: Any
-
-    def __init__(self, name: str, connection: Any) -> None:
-        self.ended = False
-        super().__init__(name, connection)
-
-    @property
-    def links(self) -> int:
-        """How many links are open on it."""
-        return len(self._links)
-
-    def link_destroyed(self, link: Any) -> None:
-        self._links.discard(link)
-
-    def _ep_need_close(self) -> None:
-        self.ended = True
-        super()._ep_need_close()
-        self._pn_session.close()
-
-    def let_go(self) -> None:
-        """Cut the cycle through proton's attachments, which is never collected."""
-        self._pn_session.context = None
-        self._pn_session = None
-        self._connection = None
 
 
 class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
@@ -428,7 +262,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             handler, self._handler = self._handler, None
             condition = connection.pn_transport.condition
             if condition is not None and error == str(condition):
-                handler.engine_closed(*_condition(condition))
+                handler.engine_closed(*condition_of(condition))
             else:
                 handler.engine_failed(str(error))
 
@@ -444,7 +278,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         self.close()  # answers the peer's Close (2.7.9)
         if self._handler:
             handler, self._handler = self._handler, None
-            handler.engine_closed(*_condition(pn_condition))
+            handler.engine_closed(*condition_of(pn_condition))
 
     def connection_closed(self, connection: Any) -> None:
         if self._handler:

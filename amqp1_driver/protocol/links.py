@@ -25,7 +25,8 @@ from amqp1_driver.addressing.base import Destination, Node
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.context import BusContext
-from amqp1_driver.protocol.engine import Engine, EngineSession
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.engine_link import EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Operation, Request
 from amqp1_driver.protocol.provision import Provisioner

@@ -26,7 +26,8 @@ from urllib.parse import quote
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Node, Queue
 from amqp1_driver.policy.outcome import Disposition, Outcome
-from amqp1_driver.protocol.engine import Engine, EngineReceiver, EngineSender, EngineSession
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSender, EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
 
 LOG = logging.getLogger(__name__)

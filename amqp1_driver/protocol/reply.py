@@ -26,7 +26,8 @@ from amqp1_driver.addressing.peer import ReplyKind
 from amqp1_driver.policy.credit import CreditWindow
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.protocol.engine import Engine, EngineReceiver, EngineSession
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSession
 from amqp1_driver.protocol.link import Link, Scheduler
 from amqp1_driver.protocol.operation import Request, Stage
 from amqp1_driver.protocol.states import LinkState

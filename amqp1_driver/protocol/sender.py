@@ -24,7 +24,8 @@ from collections.abc import Callable
 from amqp1_driver import exceptions
 from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.protocol.engine import Engine, EngineSender, EngineSession
+from amqp1_driver.protocol.engine import Engine
+from amqp1_driver.protocol.engine_link import EngineSender, EngineSession
 from amqp1_driver.protocol.link import Cancellable, Link, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Stage, expired
 

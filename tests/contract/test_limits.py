@@ -277,7 +277,7 @@ def test_a_subscription_survives_the_death_of_its_io_thread(make_peer, make_app)
 
 
 def test_messages_are_settled_by_the_io_thread_only(bus, make_app, monkeypatch):
-    from amqp1_driver.protocol.engine import EngineReceiver, EngineSender
+    from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSender
 
     seen = set()
     for kind, name in ((EngineReceiver, "settle"), (EngineSender, "transfer"),
