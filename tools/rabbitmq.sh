@@ -163,14 +163,21 @@ cmd_version() {
 
 alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 
-# Two TCP ports that are free now, for epmd and Erlang's distribution.
+# Two TCP ports that are free now, for epmd and Erlang's distribution: below those
+# that the kernel gives to outgoing connections, which would take them meanwhile.
 free_ports() {
     python3 - <<'PY'
-import socket
-socks = [socket.socket() for _ in range(2)]
-for s in socks:
-    s.bind(("127.0.0.1", 0))
-print(*[s.getsockname()[1] for s in socks])
+import random, socket
+found = []
+while len(found) < 2:
+    port = random.randrange(20000, 32768)
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+    found.append(port)
+print(*found)
 PY
 }
 
