@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
+
+from tests.bars.ports import lasting_port
 
 _TOOL = Path(__file__).resolve().parents[2] / "tools" / "rabbitmq.sh"
 
@@ -32,9 +33,7 @@ class RabbitMQ:
     def __init__(self, suite: str, log: Path) -> None:
         self.suite = suite
         self.log = log
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.port = int(sock.getsockname()[1])
+        self.port = lasting_port()
 
     def install(self) -> None:
         """Unpacks it, where that has not been done before."""

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -135,10 +134,3 @@ def outcome(work: Callable[[], Any]) -> Outcome:
     except Exception as error:
         return Outcome(error, time.monotonic() - started)
     return Outcome(None, time.monotonic() - started, value)
-
-
-def closed_port() -> socket.socket:
-    """A socket that is bound on 127.0.0.1 but does not listen: its port refuses connections."""
-    sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
-    return sock

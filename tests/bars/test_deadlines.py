@@ -25,7 +25,8 @@ import oslo_messaging as om
 import pytest
 
 from amqp1_driver.testing.peer import ScriptedPeer
-from tests.bars.support import TOPIC, Outcome, Transports, closed_port, outcome
+from tests.bars.ports import closed_port
+from tests.bars.support import TOPIC, Outcome, Transports, outcome
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from amqp1_driver.testing.fixture import BusFixture
 from amqp1_driver.testing.peer import ScriptedPeer
 from amqp1_driver.testing.proxy import FaultProxy
 from tests.bars.certificates import Authority
+from tests.bars.ports import lasting_port
 from tests.bars.support import Logged, Outcome, Transports, outcome
 from tests.bars.troubles import secured
 
@@ -134,9 +135,7 @@ def test_the_certificate_of_one_host_is_not_good_enough_for_the_next(
 
 
 def test_all_hosts_are_tried_again_and_again_until_one_is_back(transports: Transports) -> None:
-    first, other = BusFixture(), BusFixture()
-    with first, other:
-        ports = first.port, other.port
+    ports = lasting_port(), lasting_port()
     client = transports.client(f"amqp://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}",
                                connection_retry_interval=0.1, connection_retry_backoff=0.1)
     assert isinstance(call(client, 0.5).error, om.MessagingTimeout)

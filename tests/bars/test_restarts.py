@@ -25,6 +25,7 @@ import pytest
 
 from amqp1_driver.testing.fixture import BusProcess
 from amqp1_driver.testing.proxy import FaultProxy
+from tests.bars.ports import lasting_port
 from tests.bars.workers import Worker
 
 TIMEOUT = 1.0
@@ -78,7 +79,7 @@ class Run:
         """Ends the traffic; asserts what holds on every bus."""
         result: dict[str, Any] = self.client.do("stop_traffic")
         assert result["hung"] == 0
-        assert result["overrun"] <= 0.5
+        assert result["overrun"] <= 0.5 + result["lateness"]
         assert result["strange"] == []
         return result
 
@@ -97,7 +98,8 @@ class Run:
         counts = {kind: len(keys) for kind, keys in result["acknowledged"].items()}
         return (f"{len(self.disturbed)} times, slowest recovery {max(self.recovery):.1f} s "
                 f"(with {STEADY} of each kind), "
-                f"overrun {result['overrun']:.3f} s, acknowledged {counts}, "
+                f"overrun {result['overrun']:.3f} s (machine's lateness "
+                f"{result['lateness']:.3f} s), acknowledged {counts}, "
                 f"failed {result['failed']}")
 
 
@@ -108,7 +110,7 @@ def times(long_form: bool) -> int:
 @pytest.mark.parametrize("mode", ["router", "broker"])
 def test_an_embedded_bus_that_is_killed_and_started_again(
         mode: str, worker: Start, long_form: bool, measured: Callable[[str], None]) -> None:
-    with BusProcess(mode) as bus:
+    with BusProcess(mode, port=lasting_port()) as bus:
         run = Run(worker, bus.url())
         for _ in range(times(long_form)):
             run.disturb(bus.restart)
@@ -125,7 +127,8 @@ def test_an_embedded_bus_that_is_killed_and_started_again(
 
 def test_two_routers_killed_in_turn_with_failover(
         worker: Start, long_form: bool, measured: Callable[[str], None]) -> None:
-    with BusProcess("router") as one, BusProcess("router") as two:
+    ports = lasting_port(), lasting_port()
+    with BusProcess("router", port=ports[0]) as one, BusProcess("router", port=ports[1]) as two:
         run = Run(worker, f"amqp://127.0.0.1:{one.port},127.0.0.1:{two.port}")
         here, there = one, two
         for _ in range(times(long_form)):

@@ -72,8 +72,10 @@ class Traffic:
         self._strange: list[str] = []
         kinds: dict[str, Callable[[str], None]] = {
             "call": self._call, "cast": self._cast, "fanout": self._fan, "notify": self._notify}
+        self._lateness = 0.0
         self._threads = [threading.Thread(target=self._run, args=(kind, send), daemon=True)
                          for kind, send in kinds.items() for _ in range(2)]
+        self._threads.append(threading.Thread(target=self._watch, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -98,7 +100,8 @@ class Traffic:
         hung = sum(thread.is_alive() for thread in self._threads)
         logging.getLogger("oslo_messaging.notify.messaging").removeHandler(self._errors)
         return {"acknowledged": self._acknowledged, "failed": self._failed, "hung": hung,
-                "overrun": self._overrun, "strange": self._strange[:5]}
+                "overrun": self._overrun, "lateness": self._lateness,
+                "strange": self._strange[:5]}
 
     def _run(self, kind: str, send: Callable[[str], None]) -> None:
         while not self._stop.wait(PAUSE):
@@ -117,6 +120,14 @@ class Traffic:
                 else:
                     self._note(kind, error)
                 self._changed.notify_all()
+
+    def _watch(self) -> None:
+        """How late this machine wakes a thread that uses nothing of the driver."""
+        while True:
+            due = time.monotonic() + 0.05
+            if self._stop.wait(0.05):
+                return
+            self._lateness = max(self._lateness, time.monotonic() - due)
 
     def _note(self, kind: str, error: Exception) -> None:
         self._failed[f"{kind} {type(error).__name__}"] += 1

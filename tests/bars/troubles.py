@@ -23,7 +23,7 @@ from typing import Any
 from amqp1_driver.testing.fixture import BusFixture
 from amqp1_driver.testing.peer import ScriptedPeer
 from tests.bars.certificates import Authority, Certificate
-from tests.bars.support import closed_port
+from tests.bars.ports import closed_port
 from tests.bars.tlsfront import TlsFront
 
 USER, PASSWORD, WRONG = "ann", "0pen-sesame", "wr0ng-word"
