@@ -30,6 +30,8 @@ from tests.bars.support import Transports
 from tests.bars.workers import Worker
 
 LONG_TIMEOUT = 1800
+#: the first test on it may have to install it
+RABBITMQ_TIMEOUT = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,8 +45,12 @@ def _long(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if _long(config) and here in item.path.parents:
+        if here not in item.path.parents:
+            continue
+        if _long(config):
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT))
+        elif item.get_closest_marker("rabbitmq"):
+            item.add_marker(pytest.mark.timeout(RABBITMQ_TIMEOUT))
 
 
 @pytest.fixture(scope="session")
