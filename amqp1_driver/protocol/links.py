@@ -104,7 +104,6 @@ class Links:
         self._coming: dict[Subscription, Cancellable | None] = {}
         self._alive = True
         self._names = 0
-        self._purged_at = scheduler.now()
 
     # -- sending -----------------------------------------------------------------
 
@@ -258,10 +257,6 @@ class Links:
     @property
     def sender_count(self) -> int:
         return len(self._senders)
-
-    def fail_once(self, error: BaseException) -> None:
-        for sender in self._senders.values():
-            sender.fail_once(error)
 
     def take_pending(self) -> list[Operation]:
         """What has not been sent, oldest first for each address; it leaves the senders."""
