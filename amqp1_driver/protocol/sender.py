@@ -215,7 +215,7 @@ class Sender(Link):
         since, self.blocked_since = self.blocked_since, None
         if since is not None and self._warned_at > since:
             LOG.info("Sending to %s on %s goes on: blocked for %.1f s by missing credit",
-                     self.address, self.host, self.scheduler.now() - since)
+                     self.address or "any address", self.host, self.scheduler.now() - since)
 
     def sweep(self, now: float, warn_after: float) -> None:
         """Coarse timer: warn of missing credit, end what nobody waits for."""
