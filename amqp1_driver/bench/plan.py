@@ -54,7 +54,8 @@ class Entry:
     @property
     def needs_bus(self) -> bool:
         """Whether the URL leaves the bus to the benchmark."""
-        return self.kind in ("messaging", "raw") and not urlsplit(self.url).netloc
+        url = self.url.removeprefix("proton:")
+        return self.kind in ("messaging", "raw") and not urlsplit(url).netloc
 
     def lacks(self, operation: str) -> bool:
         """Whether it can't do that."""
@@ -62,7 +63,7 @@ class Entry:
 
     def on(self, address: str) -> str:
         """The complete URL, on the bus at HOST:PORT or USER:PASSWORD@HOST:PORT."""
-        url = self.url.removeprefix("proton:") if self.kind == "raw" else self.url
+        url = self.url.removeprefix("proton:")
         if not self.needs_bus:
             return url
         scheme, _, rest = url.partition(":")

@@ -100,6 +100,8 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
 def _ratio(ratio: dict[str, float] | None) -> str:
     if ratio is None:
         return "-"
+    if ratio["low"] == ratio["high"]:  # one round
+        return f"{ratio['ratio']:.2f}"
     return f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})"
 
 

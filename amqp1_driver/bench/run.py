@@ -50,7 +50,7 @@ class Limits:
 
     warmup: float = 1.0
     timeout: float = 30.0
-    start: float = 60.0
+    start: float = 30.0
     deadline: float = 300.0
     drain: float = 3.0
 
@@ -123,7 +123,7 @@ class _Run:
 
     def _start(self) -> dict[str, Any]:
         python = self._entry.python
-        for number in range(0 if self._entry.kind == "floor" else self._scenario.servers):
+        for number in range({"floor": 0, "tcp": 1}.get(self._entry.kind, self._scenario.servers)):
             name = f"server-{number + 1}"
             order = {**self._order, "role": "server", "name": name}
             self._servers.append(self._crew.add(name, python, order))

@@ -36,7 +36,7 @@ _DISTRIBUTIONS = ("oslo.messaging", "amqp1-driver", "python-qpid-proton", "pyngu
 
 
 def configuration(order: dict[str, Any]) -> Any:
-    """An application's configuration; options are "group.name=value"."""
+    """A service's configuration; options are "group.name=value"."""
     sections: dict[str, list[str]] = {
         "DEFAULT": [
             f"control_exchange = {order['exchange']}",
@@ -53,7 +53,8 @@ def configuration(order: dict[str, Any]) -> Any:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
-        conf = cfg.ConfigOpts()
+        # the global one, as services: oslo.messaging registers some of its options nowhere else
+        conf = cfg.CONF
         conf(["--config-file", path], project="amqp1-bench", default_config_dirs=[])
     finally:
         os.unlink(path)

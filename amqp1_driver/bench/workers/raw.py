@@ -37,7 +37,7 @@ def about() -> dict[str, Any]:
     return {"driver": "proton.handlers.MessagingHandler", "versions": {name: version(name)}}
 
 
-class Server(proton.handlers.MessagingHandler):
+class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
     """Receives, and answers calls."""
 
     def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
@@ -116,7 +116,7 @@ class Client:
         return outcome([window])
 
 
-class _Window(proton.handlers.MessagingHandler):
+class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
     """So many messages under way until the time is over; a sender as in ``pace``."""
 
     def __init__(self, order: dict[str, Any], stint: Stint) -> None:

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command ``amqp1 bench`` on the embedded bus: it works and nothing is lost.
+
+No timing is judged here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp1_driver.bench.plan import Scenario
+from amqp1_driver.cli import bench
+from amqp1_driver.cli import main as cli
+
+SHORT = ("--threads", "2", "--warmup", "0.1", "--timeout", "20", "--strict")
+
+
+def measured(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """The only scenario of a short benchmark in which everything went well."""
+    path = tmp_path / "result.json"
+    assert cli.main(["bench", *SHORT, "--json", str(path), *arguments]) == 0
+    (scenario,) = json.loads(path.read_text())["scenarios"]
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("bus", "operation", "servers"),
+    [
+        ("router", "call", 1),
+        ("broker", "cast", 2),
+        ("router", "fanout", 2),
+        ("broker", "notify", 1),
+    ],
+)
+def test_nothing_is_lost_in_a_short_run(
+    bus: str, operation: str, servers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = measured(
+        tmp_path, "--bus", bus, "--op", operation, "--servers", str(servers), "--count", "150"
+    )
+    (entry,) = scenario["entries"]
+    (run,) = entry["runs"]
+    copies = servers if operation == "fanout" else 1
+    assert (run["sent"], run["received"], run["failed"]) == (150, 150 * copies, 0)
+    assert (run["lost"], run["duplicated"], run["in_doubt"], run["errors"]) == (0, 0, 0, {})
+    assert entry["about"]["driver"] == "amqp1_driver.driver.Amqp1Driver"
+    assert all(run["cpu_us"][who] >= 0 for who in ("client", "server", "bus"))
+    assert all(run["peak_mib"][who] > 1 for who in ("client", "server", "bus"))
+    assert 0 < run["latency_us"]["p50"] <= run["latency_us"]["p99"] <= run["latency_us"]["max"]
+    assert f"{operation}, 2 threads, 100 B" in capsys.readouterr().out
+
+
+def test_drivers_and_peers_are_compared(tmp_path: Path) -> None:
+    scenario = measured(
+        tmp_path, "--count", "60", "--clients", "2",
+        "--compare", "ours=amqp:?addressing_mode=dynamic", "proton:", "floor:", "tcp:",
+    )  # fmt: skip
+    assert [entry["label"] for entry in scenario["entries"]] == ["ours", "proton", "floor", "tcp"]
+    for entry in scenario["entries"]:
+        assert entry["median"]["sent"] == entry["median"]["received"] == 60
+        assert entry["ratio"]["sent/s"]["ratio"] > 0
+    assert scenario["entries"][0]["ratio"]["sent/s"] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_at_a_rate_no_more_is_sent_than_is_due(tmp_path: Path) -> None:
+    scenario = measured(tmp_path, "--compare", "floor:", "--rate", "50", "--seconds", "0.5")
+    assert scenario["entries"][0]["median"]["sent"] == 25
+
+
+def test_a_bus_that_is_not_there_is_no_success(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from amqp1_driver.bench import run
+
+    monkeypatch.setattr(run.Limits.__init__, "__defaults__", (1.0, 30.0, 2.0, 300.0, 3.0))
+    assert cli.main(["bench", *SHORT, "--compare", "amqp://127.0.0.1:1/"]) == 1
+    assert "amqp, round 1: not ready in 2 s: server-1" in capsys.readouterr().out
+
+
+def test_interrupted_it_leaves_nothing_behind() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _TELLS_CHILDREN, "bench", "--compare", "floor:", "--seconds", "60"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, errors) == (130, "interrupted\n")
+    assert not Path(f"/proc/{worker}").exists()
+
+
+_TELLS_CHILDREN = """
+import sys
+from amqp1_driver.bench import children
+from amqp1_driver.cli.main import main
+wait = children.Crew.wait
+def waiting(self, event, workers, seconds):
+    if event == "done":
+        print(self.workers[0].process.pid, flush=True)
+    return wait(self, event, workers, seconds)
+children.Crew.wait = waiting
+sys.exit(main())
+"""
+
+
+def test_scenarios_are_all_combinations() -> None:
+    args = cli.parser(["bench"]).parse_args(
+        ["bench", "--op", "call", "cast", "--threads", "1,64", "--size", "1K", "--rate", "5"]
+    )
+    assert bench.scenarios(args) == [
+        Scenario(operation, threads, 1, 1, 1024, None, 5.0, 0, 5.0)
+        for operation in ("call", "cast")
+        for threads in (1, 64)
+    ]
+
+
+def test_with_a_count_there_is_no_end_by_time() -> None:
+    args = cli.parser(["bench"]).parse_args(["bench", "--count", "7"])
+    (scenario,) = bench.scenarios(args)
+    assert (scenario.seconds, scenario.count) == (0.0, 7)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--threads", "0"], ["--size", "1G"], ["--op", "sing"], ["--rate", "-1"], ["--seconds", "x"],
+     ["--compare", "nonsense"], ["--compare", "amqp:@/nowhere/at/all"], ["--bus", "mail"]],
+)  # fmt: skip
+def test_wrong_arguments_end_with_status_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["bench", *arguments])
+    assert stop.value.code == 2
+    assert arguments[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["--option", "nobody:a.b=1"], "no driver is called 'nobody'"),
+     (["--make-venv", "newer", "x"], "removed or rabbit")],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_together(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_help_explains_drivers_columns_and_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["bench", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for words in ("usage: amqp1 bench", "[LABEL=]URL[@VENV]", "columns:", "Exit status:", "floor:"):
+        assert words in text
+
+
+def test_a_plot_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "result.png"
+    measured(tmp_path, "--compare", "floor:", "tcp:", "--count", "10", "--plot", str(picture))
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_virtual_environment_that_is_there_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    assert cli.main(["bench", "--make-venv", "removed", str(tmp_path)]) == 1
+    assert "already" in capsys.readouterr().err
