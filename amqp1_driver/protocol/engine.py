@@ -40,6 +40,7 @@ from amqp1_driver.protocol.engine_link import (
     SenderHandler,
 )
 from amqp1_driver.protocol.engine_link import condition as condition_of
+from amqp1_driver.protocol.ticks import Ticks
 
 try:
     from amqp1_driver.protocol import fastpath
@@ -84,6 +85,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.links: dict[int, Any] = {}
         self._retired: list[Any] = []
+        self._ticks = Ticks()
         super().__init__(*args, **kwargs)
 
     def process(self, now: float) -> float:
@@ -91,11 +93,15 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             _ = self.has_output  # proton says that SASL has failed only when asked for output
         busy = self.path.pump(self)
         deadline = self._next_deadline
-        if busy or self._error or not deadline or now >= deadline:
+        if busy or self._error or not deadline or now >= deadline or now >= self._ticks.due:
             # SASL, timers, tick, end of connection: rare, so left to pyngus
             deadline = super().process(now)
+            if self._pn_transport is not None:
+                self._ticks.ticked(self._pn_transport, now)
+        else:
+            self._ticks.passed_over(now)
         self._bury()
-        return float(deadline)
+        return self._ticks.sooner(float(deadline))
 
     def dispatch(self, pn_event: Any) -> None:
         """pyngus's own treatment of one event, in its order."""
