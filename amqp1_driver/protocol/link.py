@@ -105,8 +105,8 @@ class Link:
         delay = self._retry.delay(self.scheduler.rng)
         self._retry = self._retry.spent()
         LOG.warning("Link to %s on %s was %s by the peer: %s; again in %.1f s",
-                    self.address or "any address", self.host, "detached" if was_attached else "refused",
-                    error, delay)
+                    self.address or "any address", self.host,
+                    "detached" if was_attached else "refused", error, delay)
         self._detached(error, was_attached)
         if self.state is LinkState.REATTACH_WAIT:
             self._timer = self.scheduler.call_later(delay, self._reattach)
