@@ -45,6 +45,8 @@ CLOSE_TIMEOUT = 5.0
 #: reply addresses that were found dead are remembered so long, and so many
 DEAD_SECONDS = 60.0
 DEAD_LIMIT = 1000
+#: different values of ``retry`` that are kept
+RETRY_LIMIT = 100
 
 
 class Client:
@@ -66,6 +68,7 @@ class Client:
         self._replies_under_way: set[Reply] = set()
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
+        self._retries: dict[int | None, Retry] = {}
         in_addresses = virtual_host if settings.pseudo_vhost else None
         in_open = None if settings.pseudo_vhost else virtual_host
         # names are unique for every process and fork: else replies could be stolen
@@ -139,7 +142,7 @@ class Client:
         deadline = Deadline.after(timeout, now)
         body, gzip = self._compress(body)
         op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body, deadline,
-                     Retry.of(retry, self._resend), Future(), gzip=gzip,
+                     self._retry(retry), Future(), gzip=gzip,
                      settled=kind.value in self.settings.pre_settled and not mandatory,
                      ttl=kind is Kind.CALL, mandatory=mandatory)
         context = self._context
@@ -148,6 +151,15 @@ class Client:
         self._put(self._connection.send, op, timeout)
         reply: codec.Message | None = self._wait(op, monitor)
         return reply
+
+    def _retry(self, retry: int | None) -> Retry:
+        """The same for every message: values don't change."""
+        found = self._retries.get(retry)
+        if found is None:
+            found = Retry.of(retry, self._resend)
+            if len(self._retries) < RETRY_LIMIT:
+                self._retries[retry] = found
+        return found
 
     def _put(self, fn: Any, op: Operation, timeout: float) -> None:
         try:
@@ -219,7 +231,7 @@ class Client:
         body, gzip = self._compress(body)
         op = Reply(Kind.REPLY, address, correlation_id, message_id, body,
                    Deadline.after(timeout, now),
-                   Retry.of(self.settings.default_reply_retry, self._resend), gzip=gzip,
+                   self._retry(self.settings.default_reply_retry), gzip=gzip,
                    settled=Kind.REPLY.value in self.settings.pre_settled,
                    on_end=self._reply_ended)
         gate: Future[None] | None = None

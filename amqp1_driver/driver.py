@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+#: targets that are remembered
+CACHE_LIMIT = 20000
+
 _drivers: "weakref.WeakSet[Amqp1Driver]" = weakref.WeakSet()
 
 
@@ -64,6 +67,8 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         self._hosts = options.hosts(url, self._settings)
         self._virtual_host = options.virtual_host(url)
         self._exchange = default_exchange or options.default_exchange_for(conf)
+        self._rpc: dict[Any, Destination] = {}
+        self._notify: dict[Any, Destination] = {}
         self._lock = threading.Lock()
         self._client: Client | None = None
         _drivers.add(self)
@@ -80,8 +85,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         :raises MessageUndeliverable: at_least_once was asked and nobody took it
         :raises MessageDeliveryFailure: any other failure to deliver
         """
-        destination = Destination(Service.RPC, target.exchange, target.topic, target.server,
-                                  bool(target.fanout))
+        destination = self._destination(Service.RPC, self._rpc, target)
         body = codec.dump_request(message, ctxt, call_monitor_timeout=call_monitor_timeout)
         kind = Kind.CALL if wait_for_reply else Kind.CAST
         reply = self._deliver(kind, destination, body, message, timeout,
@@ -97,10 +101,23 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
         :raises MessageDeliveryFailure: it did not
         """
-        destination = Destination(Service.NOTIFY, target.exchange, target.topic)
+        destination = self._destination(Service.NOTIFY, self._notify, target)
         body = codec.dump_request(message, ctxt, envelope=version >= 2.0)
         self._deliver(Kind.NOTIFY, destination, body, message, None,
                       self._settings.default_notify_timeout, retry, None, False)
+
+    @staticmethod
+    def _destination(service: Service, known: dict[Any, Destination],
+                     target: Any) -> Destination:
+        """One object for all messages to a target: it is the key of the caches."""
+        key = (target.exchange, target.topic, target.server, target.fanout)
+        found = known.get(key)
+        if found is None:
+            if len(known) >= CACHE_LIMIT:
+                known.clear()
+            found = known[key] = Destination(service, target.exchange, target.topic,
+                                             target.server, bool(target.fanout))
+        return found
 
     def _deliver(self, kind: Kind, destination: Destination, body: bytes, message: Any,
                  timeout: float | None, default: float, retry: int | None,

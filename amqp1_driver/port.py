@@ -17,6 +17,7 @@ Lives on the I/O thread.
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -95,8 +96,8 @@ class LoopPort:
 
     # -- Scheduler ---------------------------------------------------------------
 
-    def now(self) -> float:
-        return self._loop.now()
+    #: the loop's clock
+    now = staticmethod(time.monotonic)
 
     def call_later(self, delay: float, fn: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay, partial(self._guarded, fn))

@@ -48,13 +48,21 @@ class Destination:
     topic: str
     server: str | None = None
     fanout: bool = False
+    #: looked up for every message, so reckoned once
+    _hash: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __post_init__(self) -> None:
         fanout = bool(self.fanout) and self.service is Service.RPC
         server = None if fanout or self.service is Service.NOTIFY else self.server
         object.__setattr__(self, "fanout", fanout)
         object.__setattr__(self, "server", server or None)
-        object.__setattr__(self, "exchange", self.exchange or None)
+        exchange = self.exchange or None
+        object.__setattr__(self, "exchange", exchange)
+        fields = (self.service, exchange, self.topic, server or None, fanout)
+        object.__setattr__(self, "_hash", hash(fields))
 
     @property
     def routing_key(self) -> str:

@@ -44,7 +44,8 @@ class BusContext:
     addresser: Addresser
     reply_address: str
     _nodes: dict[Destination, Node] = field(default_factory=dict)
-    _templates: dict[tuple[Destination, bool], tuple[str, Template]] = field(default_factory=dict)
+    _templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
+    _call_templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
 
     def node(self, destination: Destination) -> Node:
         """Where messages for a destination go on this bus."""
@@ -57,16 +58,16 @@ class BusContext:
 
     def template(self, destination: Destination, wants_reply: bool) -> tuple[str, Template]:
         """Address and encoder of messages for a destination."""
-        key = (destination, wants_reply)
-        found = self._templates.get(key)
+        templates = self._call_templates if wants_reply else self._templates
+        found = templates.get(destination)
         if found is None:
-            if len(self._templates) >= CACHE_LIMIT:
-                self._templates.clear()
+            if len(templates) >= CACHE_LIMIT:
+                templates.clear()
             address = self.node(destination).address
             # a call's message is worth nothing once its caller is gone
             durable = self.profile.durable and not wants_reply and (
                 not destination.fanout or destination.service is Service.NOTIFY)
             template = Template(address, self.reply_address if wants_reply else None,
                                 durable=durable)
-            found = self._templates[key] = (address, template)
+            found = templates[destination] = (address, template)
         return found

@@ -61,12 +61,14 @@ class EngineHandler(Protocol):
 
 
 class DeliveryPath(Protocol):
-    """The four operations on deliveries, and the pump of proton's events."""
+    """The operations on deliveries, the pump of proton's events, and the bytes."""
 
     def pump(self, connection: "EngineConnection") -> bool: ...
+    def receive(self, connection: "EngineConnection", data: Any) -> None: ...
+    def output(self, connection: "EngineConnection") -> memoryview | None: ...
     def credit(self, link: Any) -> int: ...
-    def send(self, link: "EngineSender", data: bytes, settled: bool) -> int: ...
-    def forget(self, link: "EngineSender", key: int) -> None: ...
+    def send(self, link: "EngineSender", data: bytes, settled: bool) -> Any: ...
+    def forget(self, link: "EngineSender", key: Any) -> None: ...
     def settle(self, link: "EngineReceiver", key: int, outcome: Outcome) -> bool: ...
     def flow(self, link: "EngineReceiver", credit: int) -> None: ...
 
@@ -81,6 +83,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
 
     path: Any = None
     scratch: Any = None
+    outgoing: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.links: dict[int, Any] = {}
@@ -172,12 +175,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     def receive(self, data: Any) -> None:
         """Bytes from the peer."""
-        view = memoryview(data)
-        while view:
-            taken = self._connection.process_input(bytes(view))
-            if taken <= 0:
-                return
-            view = view[taken:]
+        self.path.receive(self._connection, data)
 
     def receive_eof(self) -> None:
         self._connection.close_input()
@@ -187,8 +185,9 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         return float(self._connection.process(now))
 
     def output(self) -> memoryview | None:
-        data = self._connection.output_data()
-        return None if data is None else memoryview(data)
+        """What is to be sent next; valid until :meth:`output_written`."""
+        data: memoryview | None = self.path.output(self._connection)
+        return data
 
     def output_written(self, count: int) -> None:
         self._connection.output_written(count)

@@ -37,7 +37,7 @@ class LinkHandler(Protocol):
 
 class SenderHandler(LinkHandler, Protocol):
     def link_credit(self) -> None: ...
-    def link_outcome(self, key: int, disposition: Disposition) -> None: ...
+    def link_outcome(self, key: Any, disposition: Disposition) -> None: ...
 
 
 class ReceiverHandler(LinkHandler, Protocol):
@@ -65,6 +65,7 @@ class _Link:
         self.path = path
         self.unsettled: dict[int, Any] = {}
         self.next_key = 0
+        self.receiving = bool(self._pn_link.is_receiver)
         self._told = False
         # plain attributes: proton's wrapper objects look theirs up in C
         self.impl = self._pn_link._impl
@@ -130,14 +131,14 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
     def target(self) -> str | None:
         return self._pn_link.remote_target.address  # type: ignore[no-any-return]
 
-    def transfer(self, data: bytes, settled: bool) -> int:
+    def transfer(self, data: bytes, settled: bool) -> Any:
         """Hand one encoded message to proton.  The caller has seen credit.
 
         :returns: the key under which the outcome is told
         """
-        return int(self.path.send(self, data, settled))
+        return self.path.send(self, data, settled)
 
-    def forget(self, key: int) -> None:
+    def forget(self, key: Any) -> None:
         """Settle without waiting any longer for the outcome."""
         self.path.forget(self, key)
 

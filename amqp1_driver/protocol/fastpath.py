@@ -44,11 +44,13 @@ _send = lib.pn_link_send
 _recv = lib.pn_link_recv
 _advance = lib.pn_link_advance
 _flow = lib.pn_link_flow
-_is_receiver = lib.pn_link_is_receiver
+_capacity = lib.pn_transport_capacity
+_push = lib.pn_transport_push
+_output_pending = lib.pn_transport_pending
+_output_peek = lib.pn_transport_peek
 _delivery = lib.pn_delivery
 _aborted = lib.pn_delivery_aborted
 _from_buffer = ffi.from_buffer
-_cast = ffi.cast
 
 _DELIVERY = lib.PN_DELIVERY
 _LINK_FLOW = lib.PN_LINK_FLOW
@@ -64,10 +66,8 @@ _STATES = {
 _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
 _DONE = Disposition(Outcome.ACCEPTED)
 _SCRATCH_SIZE = 65536
-
-
-def _address(pointer: Any) -> int:
-    return int(_cast("uintptr_t", pointer))
+#: bytes handed to the socket at a time
+_OUTPUT_SIZE = 262144
 
 
 def pump(connection: Any) -> bool:
@@ -86,15 +86,15 @@ def pump(connection: Any) -> bool:
         try:
             if kind == _DELIVERY:
                 pointer = _event_delivery(event)
-                link = links.get(_address(_delivery_link(pointer)))
+                link = links.get(_delivery_link(pointer))
                 if link is not None:
-                    if _is_receiver(link.impl):
+                    if link.receiving:
                         _incoming(link, pointer)
                     else:
                         _outgoing(link, pointer)
             elif kind == _LINK_FLOW:
-                link = links.get(_address(_event_link(event)))
-                if link is not None and not _is_receiver(link.impl):
+                link = links.get(_event_link(event))
+                if link is not None and not link.receiving:
                     link.handler.link_credit()
             elif kind != _TRANSPORT:
                 others = True
@@ -103,8 +103,38 @@ def pump(connection: Any) -> bool:
             _pop(collector)
 
 
+def receive(connection: Any, data: Any) -> None:
+    """Bytes from the peer, without copying them once more."""
+    transport = connection._pn_transport._impl
+    source = _from_buffer(data)
+    offset, end = 0, len(data)
+    while offset < end:
+        room = _capacity(transport)
+        if room <= 0 or _push(transport, source + offset, min(room, end - offset)) < 0:
+            _ = connection.needs_input  # pyngus notes the end of input
+            return
+        offset += room
+    if _capacity(transport) < 0:
+        _ = connection.needs_input
+
+
+def output(connection: Any) -> memoryview | None:
+    """What is to be sent next; no more than the socket may take, for it is copied."""
+    transport = connection._pn_transport._impl
+    size = _output_pending(transport)
+    if size <= 0:
+        _ = connection.has_output  # pyngus notes the end of output
+        return None
+    if connection.outgoing is None:
+        memory = ffi.new("char[]", _OUTPUT_SIZE)
+        connection.outgoing = (memory, memoryview(ffi.buffer(memory)))
+    memory, view = connection.outgoing
+    size = _output_peek(transport, memory, min(size, _OUTPUT_SIZE))
+    return view[:size] if size > 0 else None
+
+
 def link(connection: Any, link: Any) -> None:
-    connection.links[_address(link.impl)] = link
+    connection.links[link.impl] = link
     if connection.scratch is None:
         # not a module's: each connection has a thread of its own, and C calls
         # run without the interpreter's lock
@@ -114,14 +144,14 @@ def link(connection: Any, link: Any) -> None:
 
 
 def unlink(connection: Any, link: Any) -> None:
-    connection.links.pop(_address(link.impl), None)
+    connection.links.pop(link.impl, None)
 
 
 def credit(link: Any) -> int:
     return int(_credit(link.impl))
 
 
-def send(link: Any, data: bytes, settled: bool) -> int:
+def send(link: Any, data: bytes, settled: bool) -> Any:
     tag = link.next_key = link.next_key + 1
     impl = link.impl
     octets = b"%x" % tag
@@ -131,12 +161,12 @@ def send(link: Any, data: bytes, settled: bool) -> int:
     if settled:
         _settle(pointer)
         return 0
-    key = _address(pointer)
-    link.unsettled[key] = pointer
-    return key
+    # pointers compare and hash by what they point to
+    link.unsettled[pointer] = pointer
+    return pointer
 
 
-def forget(link: Any, key: int) -> None:
+def forget(link: Any, key: Any) -> None:
     pointer = link.unsettled.pop(key, None)
     if pointer is not None:
         _settle(pointer)
@@ -144,14 +174,13 @@ def forget(link: Any, key: int) -> None:
 
 def _outgoing(link: Any, pointer: Any) -> None:
     state = _remote_state(pointer)
-    if not _settled(pointer) and state not in _OUTCOMES:
+    if state not in _OUTCOMES and not _settled(pointer):
         return
-    key = _address(pointer)
-    if link.unsettled.pop(key, None) is None:
+    if link.unsettled.pop(pointer, None) is None:
         return
     disposition = _DONE if state == _ACCEPTED else _disposition(pointer, state)
     _settle(pointer)
-    link.handler.link_outcome(key, disposition)
+    link.handler.link_outcome(pointer, disposition)
 
 
 def _disposition(pointer: Any, state: int) -> Disposition:

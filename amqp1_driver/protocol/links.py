@@ -123,9 +123,8 @@ class Links:
         sender = self._senders.get(address)
         if sender is None or sender.state is LinkState.DETACHED:
             sender = self._attach_sender(address)
+        self._busy[sender] = None
         sender.submit(op)
-        if not sender.idle:
-            self._busy[sender] = None
 
     def _by_relay(self, op: Request) -> bool:
         """Whether to send to the anonymous terminus, not over a link to the address."""

@@ -94,6 +94,7 @@ class Operation:
         self.address: str | None = None
         self.data = b""
         self.generation = -1
+        #: how often it was put on the wire
         self.attempts = 0
 
     def bind(self, context: BusContext, now: float) -> None:

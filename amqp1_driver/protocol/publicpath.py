@@ -42,6 +42,21 @@ def pump(connection: Any) -> bool:
     return True
 
 
+def receive(connection: Any, data: Any) -> None:
+    view = memoryview(data)
+    while view:
+        room = connection.needs_input
+        taken = connection.process_input(bytes(view[:room])) if room > 0 else 0
+        if taken <= 0:
+            return
+        view = view[taken:]
+
+
+def output(connection: Any) -> memoryview | None:
+    data = connection.output_data()
+    return None if data is None else memoryview(data)
+
+
 def link(connection: Any, link: Any) -> None:
     """Nothing to register: pyngus finds its links by itself."""
 

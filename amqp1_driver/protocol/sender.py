@@ -20,6 +20,7 @@ counted by the bounded backlog of replies.  Lives on the I/O thread.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 from amqp1_driver import exceptions
 from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
@@ -55,7 +56,7 @@ class Sender(Link):
         self.link: EngineSender | None = None
         self.pending: OrderedDict[int, Operation] = OrderedDict()
         self.delayed: dict[int, tuple[Operation, Cancellable]] = {}
-        self.unsettled: dict[int, Operation] = {}
+        self.unsettled: dict[Any, Operation] = {}
         self.last_used = scheduler.now()
         self.blocked_since: float | None = None
         self._warned_at = 0.0
@@ -106,7 +107,7 @@ class Sender(Link):
         if self.blocked_since is not None and not pending:
             self._unblock()
 
-    def link_outcome(self, key: int, disposition: Disposition) -> None:
+    def link_outcome(self, key: Any, disposition: Disposition) -> None:
         op = self.unsettled.pop(key, None)
         if op is None or op.finished:  # a reply may overtake the outcome of its call
             return
@@ -118,7 +119,6 @@ class Sender(Link):
     # -- inner ---------------------------------------------------------------
 
     def _transmit(self, link: EngineSender, op: Operation) -> None:
-        self.last_used = self.scheduler.now()
         op.attempts += 1
         key = link.transfer(op.data, op.settled)
         if op.settled:
@@ -147,8 +147,9 @@ class Sender(Link):
         op.retry = op.retry.spent()
         op.stage = Stage.QUEUED
         op.owner = self
-        LOG.debug("Message %s to %s on %s came back %s, again in %.2f s", op.message_id,
-                  op.address, self.host, disposition.outcome.value, delay)
+        LOG.debug("Message %s to %s on %s came back %s from attempt %d, again in %.2f s",
+                  op.message_id, op.address, self.host, disposition.outcome.value, op.attempts,
+                  delay)
         timer = self.scheduler.call_later(delay, lambda: self._resend(op))
         self.delayed[id(op)] = op, timer
 
@@ -219,6 +220,7 @@ class Sender(Link):
 
     def sweep(self, now: float, warn_after: float) -> None:
         """Coarse timer: warn of missing credit, end what nobody waits for."""
+        self.last_used = now
         if self.blocked_since is not None and not self.pending:
             self._unblock()
         if self.blocked_since is not None and now - self._warned_at >= warn_after:
