@@ -142,7 +142,7 @@ class Client:
         deadline = Deadline.after(timeout, now)
         body, gzip = self._compress(body)
         op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body, deadline,
-                     self._retry(retry), Future(), gzip=gzip,
+                     self._retry(retry), Future(self._loop.release), gzip=gzip,
                      settled=kind.value in self.settings.pre_settled and not mandatory,
                      ttl=kind is Kind.CALL, mandatory=mandatory)
         context = self._context
@@ -304,6 +304,7 @@ class Client:
         subscription = Subscription(
             destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
             sink, lambda: ready.set_result(None), failed)
+        sink.use(self._loop.release)
         try:
             self._loop.put(self._connection.subscribe, subscription, timeout)
             ready.result(timeout)

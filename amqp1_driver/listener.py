@@ -33,6 +33,10 @@ from amqp1_driver.protocol.receiver import Delivery, Subscription
 LOG = logging.getLogger(__name__)
 
 
+def _release(gate: Any) -> None:
+    gate.release()
+
+
 class DeliveryQueue:
     """Hands deliveries from the I/O thread to polling threads, in order.
 
@@ -45,6 +49,11 @@ class DeliveryQueue:
         self._gates: deque[Any] = deque()
         self._stopped = False
         self._interrupted = False
+        self._release: Callable[[Any], object] = _release
+
+    def use(self, release: Callable[[Any], object]) -> None:
+        """How to release the gate of a poller, see :meth:`EventLoop.release`."""
+        self._release = release
 
     def deliver(self, delivery: Delivery) -> None:
         """I/O thread: never blocks."""
@@ -89,9 +98,10 @@ class DeliveryQueue:
 
     def _open_gate(self) -> None:
         try:
-            self._gates.popleft().release()
+            gate = self._gates.popleft()
         except IndexError:
-            pass  # nobody waits
+            return  # nobody waits
+        self._release(gate)
 
     def interrupt(self) -> None:
         """Wake one who waits, so that it looks at what has become of the subscription."""

@@ -13,7 +13,8 @@
 """The one way back from the I/O thread to a caller: a future per operation."""
 
 import threading
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
 
 from amqp1_driver.eventloop.errors import Cancelled
 
@@ -26,11 +27,15 @@ class Future(Generic[T]):
     Threads: completed by any thread (normally the loop), awaited by any number of threads.
     A lock that is born locked is the gate that waiters queue at; it is faster than a
     condition variable by half, and there is one for each waiting caller anyway.
+
+    :param release: opens the gate in place of the gate's own method; see
+        :meth:`EventLoop.release`
     """
 
-    __slots__ = ("_claims", "_done", "_error", "_gate", "_value")
+    __slots__ = ("_claims", "_done", "_error", "_gate", "_release", "_value")
 
-    def __init__(self) -> None:
+    def __init__(self, release: Callable[[Any], object] | None = None) -> None:
+        self._release = release
         # Looked up now, not at import: eventlet may have replaced it since.
         self._gate = threading.Lock()
         self._gate.acquire()
@@ -49,7 +54,10 @@ class Future(Generic[T]):
 
     def _finish(self) -> None:
         self._done = True
-        self._gate.release()
+        if self._release is None:
+            self._gate.release()
+        else:
+            self._release(self._gate)
 
     def set_result(self, value: T) -> bool:
         """Complete with a value; False if it was completed or cancelled before."""

@@ -71,6 +71,7 @@ class EventLoop:
         self._timers = TimerQueue()
         self._registrations: dict[int, _Registration] = {}
         self._before_sleep: list[Callback] = []
+        self._gates: list[Any] = []
         self._on_death: deque[Callable[[BaseException], object]] = deque()
         self._resources: dict[Resource, None] = {}
         self._cause: BaseException | None = None
@@ -177,6 +178,18 @@ class EventLoop:
         if self._ident != threading.get_ident():
             raise AssertionError(f"not on the thread of event loop {self.name}")
 
+    def release(self, gate: Any) -> None:
+        """Release a lock that another thread waits for: on the loop thread not at once, but
+        with all others when the present batch is done.
+
+        A thread that wakes wants the interpreter, and takes it at the loop's next call into C:
+        woken one by one they would have the loop wait for each of them.
+        """
+        if self._ident == threading.get_ident():
+            self._gates.append(gate)
+        else:
+            gate.release()
+
     # -- loop thread -----------------------------------------------------------------------
 
     def call_at(self, when: float, fn: Callback) -> Timer:
@@ -261,6 +274,7 @@ class EventLoop:
                 LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
             self._finish(cause)
         self._ident = None  # the next thread may get the same number
+        self._open_gates()
 
     def _run_once(self) -> None:
         assert self._poller is not None and self._waker is not None
@@ -274,6 +288,13 @@ class EventLoop:
         self._mailbox.drain(_BATCH)
         for hook in self._before_sleep:
             hook()
+        if self._gates:
+            self._open_gates()
+
+    def _open_gates(self) -> None:
+        gates, self._gates = self._gates, []
+        for gate in gates:
+            gate.release()
 
     def _patience(self) -> float | None:
         """How long the poller may wait: 0 when there is work, None for ever."""
