@@ -31,6 +31,8 @@ from amqp1_driver.testing.fixture import BusProcess
 #: seconds that processes may take to come up, and to end
 START_SECONDS = 25.0
 END_SECONDS = 5.0
+#: how long the errors of a process are read when it did not come up
+LAST_WORDS_SECONDS = 1.0
 
 
 class Event(NamedTuple):
@@ -103,9 +105,10 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def error(self) -> str:
+    def last_words(self) -> str:
         """The last line it wrote to standard error, without the prefix of the log."""
+        # its output may have come to an end before its errors were read
+        self._readers[-1].join(LAST_WORDS_SECONDS)
         last = self._errors[-1].strip() if self._errors else "it says nothing"
         return last.removeprefix(f"[{self.pid}] ")
 
@@ -207,7 +210,9 @@ class Stage:
         if len(ready) < self._servers:
             up = {event.fields["server"] for event in ready}
             missing = [worker for worker in self.workers if worker.name not in up]
-            raise RuntimeError(f"{missing[0].name} did not come up: {missing[0].error}")
+            ended = {event.fields["server"] for event in self.inbox.wait("ended", 1, 0)}
+            worst = next((w for w in missing if w.name in ended), missing[0])
+            raise RuntimeError(f"{worst.name} did not come up: {worst.last_words()}")
         self._complete = True
 
     def release(self) -> None:
