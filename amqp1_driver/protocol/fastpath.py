@@ -48,6 +48,7 @@ _capacity = lib.pn_transport_capacity
 _push = lib.pn_transport_push
 _output_pending = lib.pn_transport_pending
 _output_peek = lib.pn_transport_peek
+_output_pop = lib.pn_transport_pop
 _delivery = lib.pn_delivery
 _aborted = lib.pn_delivery_aborted
 _from_buffer = ffi.from_buffer
@@ -123,7 +124,8 @@ def output(connection: Any) -> memoryview | None:
     transport = connection._pn_transport._impl
     size = _output_pending(transport)
     if size <= 0:
-        _ = connection.has_output  # pyngus notes the end of output
+        if size < 0:
+            _ = connection.has_output  # pyngus notes the end of output
         return None
     if connection.outgoing is None:
         memory = ffi.new("char[]", _OUTPUT_SIZE)
@@ -131,6 +133,13 @@ def output(connection: Any) -> memoryview | None:
     memory, view = connection.outgoing
     size = _output_peek(transport, memory, min(size, _OUTPUT_SIZE))
     return view[:size] if size > 0 else None
+
+
+def output_written(connection: Any, count: int) -> None:
+    transport = connection._pn_transport._impl
+    _output_pop(transport, count)
+    if _output_pending(transport) < 0:
+        _ = connection.has_output
 
 
 def link(connection: Any, link: Any) -> None:

@@ -57,6 +57,10 @@ def output(connection: Any) -> memoryview | None:
     return None if data is None else memoryview(data)
 
 
+def output_written(connection: Any, count: int) -> None:
+    connection.output_written(count)
+
+
 def link(connection: Any, link: Any) -> None:
     """Nothing to register: pyngus finds its links by itself."""
 
