@@ -36,6 +36,7 @@ from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Request, expired
 from amqp1_driver.protocol.receiver import Delivery, Subscription
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
+from amqp1_driver.protocol.upkeep import Upkeep
 from amqp1_driver.protocol.vhost import VirtualHost
 from amqp1_driver.protocol.waiting import WaitingRoom
 
@@ -43,9 +44,6 @@ LOG = logging.getLogger(__name__)
 
 _State, _Event = ConnectionState, ConnectionEvent
 
-#: how often what is under way is looked over, seconds; deadlines that a caller
-#: waits for are exact, this is for replies and warnings
-SWEEP_INTERVAL = 0.25
 #: how long a clean close may take, seconds
 CLOSE_TIMEOUT = 2.0
 
@@ -101,10 +99,8 @@ class Connection:
         self._subscriptions: dict[Subscription, None] = {}
         self._waiting = WaitingRoom()
         self._timer: Cancellable | None = None
-        self._sweeper: Cancellable | None = None
-        #: whether the sweeper runs at its short interval
-        self._watching = False
-        self._purged_at = port.now()
+        self._upkeep = Upkeep(port, self._waiting, lambda: self._generation, lambda: self.host,
+                              settings.default_sender_link_timeout)
         self._loss: exceptions.AmqpError | None = None
         self._first = b""
         self._on_closed: list[Callable[[], object]] = []
@@ -159,8 +155,8 @@ class Connection:
             self._generation.send(op)
         else:
             self._waiting.add((op,))
-        if not self._watching:
-            self._watch()
+        if not self._upkeep.watching:
+            self._upkeep.watch()
 
     def cancel(self, op: Operation) -> None:
         """Nobody waits for it any more."""
@@ -387,42 +383,15 @@ class Connection:
 
     def _closed(self, error: exceptions.AmqpError) -> None:
         self._waiting.fail_all(error)
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
-            self._watching = False
+        self._upkeep.stop()
         on_closed, self._on_closed = self._on_closed, []
         for tell in on_closed:
             tell()
 
     def _hold(self, operations: list[Operation]) -> None:
         self._waiting.add(operations)
-        if operations and not self._watching:
-            self._watch()
-
-    def _watch(self) -> None:
-        """Something is under way: look it over soon, not when links may be purged."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._watching = True
-        self._sweeper = self.port.call_later(SWEEP_INTERVAL, self._sweep)
-
-    def _sweep(self) -> None:
-        self._sweeper = None
-        self._watching = False
-        now = self.port.now()
-        self._waiting.expire(now, self.host)
-        busy = bool(self._waiting)
-        delay = max(SWEEP_INTERVAL, self.settings.default_sender_link_timeout / 4)
-        if self._generation is not None:
-            busy = self._generation.sweep(now) or busy
-            if now - self._purged_at >= delay:
-                self._purged_at = now
-                self._generation.purge(now)
-        if busy:
-            self._watch()
-        elif self._generation is not None and self._generation.sender_count:
-            self._sweeper = self.port.call_later(delay, self._sweep)
+        if operations and not self._upkeep.watching:
+            self._upkeep.watch()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

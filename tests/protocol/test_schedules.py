@@ -28,8 +28,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from amqp1_driver import exceptions
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.protocol import fastpath, publicpath
-from amqp1_driver.protocol.connection import SWEEP_INTERVAL
 from amqp1_driver.protocol.operation import Kind
+from amqp1_driver.protocol.upkeep import SWEEP_INTERVAL
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 
