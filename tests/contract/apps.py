@@ -87,6 +87,7 @@ class App:
 
     def server(self, *endpoints: Any, topic: str = "topic", server: str = "server",
                transport: Any = None, exchange: str | None = None) -> Any:
+        # its executor has many threads: endpoints see concurrent messages in any order
         target = oslo_messaging.Target(topic=topic, server=server, exchange=exchange)
         found = oslo_messaging.get_rpc_server(transport or self.transport(), target,
                                               list(endpoints), executor="threading")

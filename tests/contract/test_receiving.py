@@ -130,7 +130,7 @@ def test_each_pool_gets_every_notification_once(broker, make_app):
     for number in range(5):
         notifier.info({}, "kind", number)
     for events in (first, second, plain):
-        assert [events.take() for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert sorted(events.take() for _ in range(5)) == [0, 1, 2, 3, 4]
         assert events.seen.empty()
 
 
@@ -612,7 +612,7 @@ def test_an_endpoint_that_raises_does_not_get_its_notification_again(app, bus):
     transport = app.notification_transport()
     app.notify("poison", transport=transport)
     app.notify("next", transport=transport)
-    assert [events.take(), events.take()] == ["poison", "next"]
+    assert {events.take(), events.take()} == {"poison", "next"}
     bus.wait_until(lambda seen: seen.counters.dispositions["accepted"] >= 2)
     assert events.seen.empty()
 
@@ -652,7 +652,7 @@ def test_a_redelivered_duplicate_is_dropped_and_not_rejected(make_peer, make_app
     peer.send_transfer("unicast.openstack.topic",
                        again(request(message_id="id-1", value="once"), 1))
     peer.send_transfer("unicast.openstack.topic", request(message_id="id-2", value="next"))
-    assert [endpoint.take(), endpoint.take()] == ["once", "next"]
+    assert {endpoint.take(), endpoint.take()} == {"once", "next"}
     peer.wait_settled(3)
     assert [type(sent.state) for sent in peer.sent] == [p.Accepted] * 3
     assert endpoint.seen.empty()
@@ -674,7 +674,7 @@ def test_equal_ids_of_different_senders_are_no_duplicates(make_peer, make_app):
     make_app(peer.url).server(endpoint)
     for value in ("one", "two"):
         peer.send_transfer("unicast.openstack.topic", request(message_id="1", value=value))
-    assert [endpoint.take(), endpoint.take()] == ["one", "two"]
+    assert {endpoint.take(), endpoint.take()} == {"one", "two"}
 
 
 @pytest.mark.parametrize("result, times", [
