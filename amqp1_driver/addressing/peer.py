@@ -27,6 +27,7 @@ from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser
 from amqp1_driver.addressing.routable import RoutableAddresser
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+RABBITMQ_VHOST_PREFIX = "vhost:"
 _CHANNELS = 65536  # of a bus that is not known to allow fewer sessions
 
 
@@ -134,7 +135,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         max_sessions=64,
         pools=True,
         durable=True,
-        vhost_prefix="vhost:",
+        vhost_prefix=RABBITMQ_VHOST_PREFIX,
     )
 
 

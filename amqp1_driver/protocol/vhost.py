@@ -17,9 +17,9 @@ frame tells.  A peer that does not even open may miss the prefix too, so the
 spellings take turns until one has worked.  Pure.
 """
 
-from amqp1_driver.addressing.peer import BusProfile
+from amqp1_driver.addressing.peer import RABBITMQ_VHOST_PREFIX, BusProfile
 
-PREFIXES = ("", "vhost:")
+PREFIXES = ("", RABBITMQ_VHOST_PREFIX)
 
 
 class VirtualHost:

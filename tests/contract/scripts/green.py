@@ -37,6 +37,7 @@ class Endpoint:
         return value
 
     def slow(self, ctxt, seconds):
+        # the work of a slow server: it is what the call waits for, not what the test does
         time.sleep(seconds)
         return "slow"
 
@@ -84,6 +85,7 @@ def main(url, silent):
     seen["calls"] = list(pool.imap(lambda n: client.call({}, "echo", value=n), range(200)))
     # a call that blocks its green thread leaves the hub to the others
     ticks = []
+    # the other green thread's work: it goes on only while the hub is free
     clock = eventlet.spawn(lambda: [(ticks.append(1), time.sleep(0.01)) for _ in range(1000)])
     seen["slow"] = client.call({}, "slow", seconds=0.5)
     seen["ticks during a slow call"] = len(ticks)
