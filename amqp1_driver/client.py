@@ -23,6 +23,7 @@ import random
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver import codec, exceptions
@@ -304,7 +305,7 @@ class Client:
         subscription = Subscription(
             destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
             sink, lambda: ready.set_result(None), failed)
-        sink.use(self._loop.release)
+        sink.use(self._loop.later)
         try:
             self._loop.put(self._connection.subscribe, subscription, timeout)
             ready.result(timeout)
@@ -320,22 +321,28 @@ class Client:
         return subscription
 
     def stop_subscription(self, subscription: Subscription) -> None:
-        """No new messages; those handed over can still be settled."""
-        self._post(self._connection.stop_subscription, subscription)
+        """No new messages; those handed over can still be settled.
 
-    def unsubscribe(self, subscription: Subscription, timeout: float = CLOSE_TIMEOUT) -> None:
+        Waits until the loop has done so.
+        """
+        self._do(self._connection.stop_subscription, subscription)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
         """Detach; waits until the loop has done so."""
-        done: Future[None] = Future()
+        self._do(self._connection.unsubscribe, subscription)
 
-        def detach(_: object) -> None:
-            self._connection.unsubscribe(subscription)
+    def _do(self, fn: Callable[[Subscription], object], subscription: Subscription) -> None:
+        done: Future[None] = Future(self._loop.release)
+
+        def do(_: object) -> None:
+            fn(subscription)
             done.set_result(None)
 
-        if self._post(detach, None):
+        if self._post(do, None):
             try:
-                done.result(timeout)
+                done.result(CLOSE_TIMEOUT)
             except TimeoutError:
-                LOG.warning("A subscription was not detached within %.1f s", timeout)
+                LOG.warning("A subscription was not ended within %.1f s", CLOSE_TIMEOUT)
 
     def settle(self, delivery: Delivery) -> None:
         """Settle with ``delivery.outcome``.  Never raises; False if it is too late."""

@@ -22,6 +22,7 @@ from typing import Any
 from oslo_messaging._drivers.base import (
     BaseDriver,
     IncomingMessage,
+    Listener,
     PollStyleListener,
     PollStyleListenerAdapter,
     RpcIncomingMessage,
@@ -34,11 +35,13 @@ from oslo_messaging._drivers.common import (
     serialize_msg,
     serialize_remote_exception,
 )
+from oslo_messaging.server import MessageHandlingServer
 
 __all__ = [
     "BaseDriver",
     "ConfigOptsProxy",
     "IncomingMessage",
+    "Listener",
     "MissingProton",
     "PollStyleListener",
     "PollStyleListenerAdapter",
@@ -47,6 +50,7 @@ __all__ = [
     "check_proton",
     "deserialize_msg",
     "deserialize_remote_exception",
+    "only_submits",
     "serialize_msg",
     "serialize_remote_exception",
     "upstream_groups",
@@ -119,3 +123,17 @@ def check_proton(sasl_mechanisms: str = "") -> None:
     special = [n for n in sasl_mechanisms.split() if n.upper() not in _BUILT_IN_SASL]
     if special and not proton.SASL.extended():
         raise MissingProton(_SASL_MISSING.format(names=", ".join(special), **_PACKAGES))
+
+
+def only_submits(callback: Any) -> bool:
+    """Whether a listener's callback hands its message to native threads and returns.
+
+    That is so of oslo.messaging's servers with the executor "threading". Any other callback
+    may work on the message itself, and so wait for the very thread that calls it.
+    """
+    server = getattr(callback, "__self__", None)
+    return (
+        isinstance(server, MessageHandlingServer)
+        and getattr(callback, "__func__", None) is MessageHandlingServer._on_incoming
+        and getattr(server, "executor_type", None) == "threading"
+    )

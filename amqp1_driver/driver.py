@@ -28,7 +28,7 @@ from amqp1_driver.protocol.operation import Kind
 
 if TYPE_CHECKING:
     from amqp1_driver.client import Client
-    from amqp1_driver.listener import DeliveryQueue
+    from amqp1_driver.delivery_queue import DeliveryQueue
     from amqp1_driver.protocol.receiver import Subscription
 
 LOG = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
     def _listen(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
                 batch_size: int, batch_timeout: float | None) -> Any:
-        from amqp1_driver.listener import Listener
+        from amqp1_driver.listener import Listener, ListenerAdapter
 
         # a batch is settled as a whole: with less credit than two of them it never fills
         credit = max(credit, 2 * (batch_size or 1))
@@ -177,7 +177,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             raise NotImplementedError(str(error)) from error
         except exceptions.AmqpError as error:
             raise exceptions.to_oslo(error, with_timeout=False) from error
-        return compat.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
+        return ListenerAdapter(listener, batch_size, batch_timeout)
 
     # -- life --------------------------------------------------------------------
 

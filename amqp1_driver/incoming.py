@@ -15,7 +15,7 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
-from amqp1_driver import codec, compat
+from amqp1_driver import codec, compat, exceptions
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.protocol.receiver import Delivery
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from amqp1_driver.listener import Listener
 
 LOG = logging.getLogger(__name__)
+
+_DECODED = frozenset(("ctxt", "message", "client_timeout"))
 
 
 class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
@@ -32,15 +34,51 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
     :param delivery: settled by ``acknowledge`` or ``requeue``, once
     """
 
-    def __init__(self, listener: "Listener", delivery: Delivery, message: codec.Message,
-                 request: codec.Request) -> None:
-        super().__init__(request.ctxt, request.message, msg_id=_text(message.message_id))
-        self.client_timeout = request.client_timeout
+    #: what the application sent, decoded when it is asked for
+    ctxt: dict[str, Any]
+    message: Any
+    #: seconds between signs of life that the caller bears, None: it wants none
+    client_timeout: float | None
+
+    def __init__(self, listener: "Listener", delivery: Delivery, message: codec.Message) -> None:
+        # not super().__init__(), which wants the decoded body
+        self.msg_id: Any = _text(message.message_id)
         self._listener = listener
         self._delivery: Delivery | None = delivery
         self._message_id = message.message_id
         self._correlation_id = message.message_id_raw
         self._reply_to = message.reply_to
+        self._body: tuple[Any, str | None] | None = message.body, message.content_encoding
+        self._where = delivery.address, delivery.host
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there (yet): decodes the body.
+
+        :raises DecodeError: it is malformed; the message is then rejected
+        """
+        if name in _DECODED and self._body is not None:
+            self._load()
+            return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _load(self) -> None:
+        assert self._body is not None
+        try:
+            request = codec.load_request(codec.decompress(*self._body))
+        except exceptions.DecodeError as error:
+            LOG.error("Undecodable message %s on %s at %s rejected: %s", self.msg_id,
+                      *self._where, error)
+            self._settle(Outcome.REJECTED)
+            raise
+        self._body = None
+        self.message, self.ctxt, self.client_timeout = request
+
+    def loadable(self) -> bool:
+        """Whether the body can be decoded; otherwise the message has been rejected."""
+        try:
+            return self.message is not self
+        except exceptions.DecodeError:
+            return False
 
     def acknowledge(self) -> None:
         """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next."""
@@ -61,6 +99,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
                       "accepted early and the listener has stopped", self.msg_id,
                       delivery.address, delivery.host)
             self._delivery = delivery
+        self._settle(Outcome.RELEASED)
+
+    def give_back(self) -> None:
+        """Nobody works on it here: the bus gives it to another."""
+        self._listener.forget(self._message_id)
         self._settle(Outcome.RELEASED)
 
     def take_over(self, delivery: Delivery) -> bool:

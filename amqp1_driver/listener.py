@@ -10,123 +10,27 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""The listener: a queue of deliveries between the I/O thread and a poller.
+"""The listener: turns deliveries into messages for oslo.messaging's server.
 
-The queue is bounded by the credit of the subscription's links: what is in it
-is not settled, so the peer sends no more than that.
+Where the server runs its work on threads of its own, the I/O thread hands each
+message straight to it; otherwise the server's own thread polls.
 """
 
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver import codec, compat, exceptions
 from amqp1_driver.client import Client
+from amqp1_driver.delivery_queue import DeliveryQueue
 from amqp1_driver.incoming import Incoming
 from amqp1_driver.policy.duplicates import DuplicateFilter
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.protocol.receiver import Delivery, Subscription
 
 LOG = logging.getLogger(__name__)
-
-
-def _release(gate: Any) -> None:
-    gate.release()
-
-
-class DeliveryQueue:
-    """Hands deliveries from the I/O thread to polling threads, in order.
-
-    A poller that finds nothing leaves a locked gate for the I/O thread to open:
-    a tenth of the cost of a condition variable, and paid only by those who wait.
-    """
-
-    def __init__(self) -> None:
-        self._entries: deque[Delivery] = deque()
-        self._gates: deque[Any] = deque()
-        self._stopped = False
-        self._interrupted = False
-        self._release: Callable[[Any], object] = _release
-
-    def use(self, release: Callable[[Any], object]) -> None:
-        """How to release the gate of a poller, see :meth:`EventLoop.release`."""
-        self._release = release
-
-    def deliver(self, delivery: Delivery) -> None:
-        """I/O thread: never blocks."""
-        self._entries.append(delivery)
-        self._open_gate()
-
-    def put_back(self, delivery: Delivery) -> bool:
-        """Any thread: the application wants it again later; False after :meth:`stop`."""
-        if self._stopped:
-            return False
-        self.deliver(delivery)
-        return True
-
-    def take(self, until: float | None) -> Delivery | None:
-        """The oldest; None when there was none until then, or after :meth:`stop` or, once,
-        :meth:`interrupt`.
-
-        :param until: monotonic seconds; None: wait for ever
-        """
-        while True:
-            try:
-                return self._entries.popleft()
-            except IndexError:
-                pass
-            left = -1.0 if until is None else until - time.monotonic()
-            if self._interrupted or self._stopped or (until is not None and left <= 0):
-                self._interrupted = False
-                return None
-            self._wait(left)
-
-    def _wait(self, left: float) -> None:
-        gate = threading.Lock()
-        gate.acquire()
-        self._gates.append(gate)
-        # what came between the look and the gate has opened no gate of ours
-        if not (self._entries or self._stopped or self._interrupted):
-            gate.acquire(True, min(left, threading.TIMEOUT_MAX))
-        try:
-            self._gates.remove(gate)
-        except ValueError:
-            pass  # it was opened
-
-    def _open_gate(self) -> None:
-        try:
-            gate = self._gates.popleft()
-        except IndexError:
-            return  # nobody waits
-        self._release(gate)
-
-    def interrupt(self) -> None:
-        """Wake one who waits, so that it looks at what has become of the subscription."""
-        self._interrupted = True
-        self._open_gate()
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped
-
-    def stop(self) -> None:
-        """Wake all who wait; what is in the queue can still be taken."""
-        self._stopped = True
-        for _ in range(len(self._gates)):
-            self._open_gate()
-
-    def drain(self) -> list[Delivery]:
-        """All that nobody has taken."""
-        left = []
-        while self._entries:
-            try:
-                left.append(self._entries.popleft())
-            except IndexError:
-                break
-        return left
 
 
 class Listener(compat.PollStyleListener):  # type: ignore[misc]
@@ -165,15 +69,26 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
                 self._revive()
                 break
             message = self._accept(delivery)
-            if message is None:
+            if message is None or not message.loadable():
                 continue
             if not batch and batch_timeout is not None:
                 until = time.monotonic() + batch_timeout
             batch.append(message)
         return batch
 
+    def hand_to(self, callback: Callable[[list[Incoming]], object]) -> None:
+        """Have the I/O thread call ``callback`` with each message: instead of polling.
+
+        :param callback: does not block; what it refuses is given back to the bus
+        """
+        self.queue.divert(lambda delivery: self._hand_over(delivery, callback),
+                          self._revive_soon)
+
     def stop(self) -> None:
-        """No new messages; the poller goes on until what has come is worked off."""
+        """No new messages; the poller goes on until what has come is worked off.
+
+        What has come is handed over, without a poller, when this returns.
+        """
         if self.subscription is not None:
             self.client.stop_subscription(self.subscription)
         self.queue.stop()
@@ -191,6 +106,21 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
 
     # -- inner -----------------------------------------------------------------
 
+    def _hand_over(self, delivery: Delivery, callback: Callable[[list[Incoming]], object]) -> None:
+        message = self._accept(delivery)
+        if message is None:
+            return
+        try:
+            callback([message])
+        except Exception:
+            LOG.exception("The server did not take message %s from %s: it is given back",
+                          message.msg_id, delivery.address)
+            message.give_back()
+
+    def _revive_soon(self) -> None:
+        """Subscribing waits, which the thread that says so may not."""
+        threading.Thread(target=self._revive, name="amqp1-revive", daemon=True).start()
+
     def _revive(self) -> None:
         """Subscribe anew if the I/O thread has died: a server must not stay deaf."""
         if not self.client.dead or self.queue.stopped or self.subscription is None:
@@ -202,17 +132,18 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
                       error)
 
     def _accept(self, delivery: Delivery) -> Incoming | None:
-        """Decode; a message that can't be is rejected, one seen before is dropped."""
+        """Decode; a message that can't be is rejected, one seen before is dropped.
+
+        Its body is left for the thread that works on it.
+        """
         try:
             message = codec.decode_message(delivery.data)
-            body = codec.decompress(message.body, message.content_encoding)
-            request = codec.load_request(body)
         except exceptions.DecodeError as error:
             LOG.error("Undecodable message on %s at %s rejected: %s", delivery.address,
                       delivery.host, error)
             self._settle(delivery, Outcome.REJECTED)
             return None
-        incoming = Incoming(self, delivery, message, request)
+        incoming = Incoming(self, delivery, message)
         return incoming if self._admit(incoming, delivery, message) else None
 
     def _admit(self, incoming: Incoming, delivery: Delivery, message: codec.Message) -> bool:
@@ -255,3 +186,35 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         if self._duplicates is not None and isinstance(message_id, str):
             with self._lock:
                 self._duplicates.forget(message_id)
+
+
+class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
+    """What oslo.messaging's server starts and stops.  Application threads.
+
+    :param listener: where messages come in
+    :param batch_size: messages that the server wants at a time
+    :param batch_timeout: seconds to wait for that many
+    """
+
+    def __init__(self, listener: Listener, batch_size: int, batch_timeout: float | None) -> None:
+        super().__init__(listener, batch_size, batch_timeout)
+        self._listener = listener
+        self._direct = False
+
+    def start(self, on_incoming_callback: Callable[[list[Incoming]], object]) -> None:
+        """Begin to hand messages to the server."""
+        # a thread of its own is needed to collect a batch, and for work done in the callback
+        self._direct = (self.batch_size or 1) == 1 and compat.only_submits(on_incoming_callback)
+        if self._direct:
+            compat.Listener.start(self, on_incoming_callback)
+            self._listener.hand_to(on_incoming_callback)
+        else:
+            super().start(on_incoming_callback)
+
+    def stop(self) -> None:
+        """No more messages are handed over when this returns."""
+        if self._direct:
+            self._listener.stop()
+            compat.Listener.stop(self)
+        else:
+            super().stop()

@@ -72,6 +72,7 @@ class EventLoop:
         self._registrations: dict[int, _Registration] = {}
         self._before_sleep: list[Callback] = []
         self._gates: list[Any] = []
+        self._later: list[Callback] = []
         self._on_death: deque[Callable[[BaseException], object]] = deque()
         self._resources: dict[Resource, None] = {}
         self._cause: BaseException | None = None
@@ -190,6 +191,15 @@ class EventLoop:
         else:
             gate.release()
 
+    def later(self, fn: Callback) -> None:
+        """Call ``fn()``, which wakes others: on the loop thread not at once, but when the
+        present batch is done and before release() takes effect. ``fn`` may not block.
+        """
+        if self._ident == threading.get_ident():
+            self._later.append(fn)
+        else:
+            fn()
+
     # -- loop thread -----------------------------------------------------------------------
 
     def call_at(self, when: float, fn: Callback) -> Timer:
@@ -274,6 +284,7 @@ class EventLoop:
                 LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
             self._finish(cause)
         self._ident = None  # the next thread may get the same number
+        self._run_later()
         self._open_gates()
 
     def _run_once(self) -> None:
@@ -288,8 +299,15 @@ class EventLoop:
         self._mailbox.drain(_BATCH)
         for hook in self._before_sleep:
             hook()
+        if self._later:
+            self._run_later()
         if self._gates:
             self._open_gates()
+
+    def _run_later(self) -> None:
+        later, self._later = self._later, []
+        for fn in later:
+            fn()
 
     def _open_gates(self) -> None:
         gates, self._gates = self._gates, []

@@ -18,7 +18,7 @@ thread and comes back through the mailbox to be settled.
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Node
@@ -61,7 +61,7 @@ class Sink(Protocol):
     """Where deliveries go: the delivery queue of a listener."""
 
     def deliver(self, delivery: Delivery) -> None: ...
-    def use(self, release: Callable[[Any], object]) -> None: ...
+    def use(self, later: Callable[[Callable[[], object]], object]) -> None: ...
     def interrupt(self) -> None: ...
 
 

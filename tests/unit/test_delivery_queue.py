@@ -18,7 +18,7 @@ from collections import deque
 
 import pytest
 
-from amqp1_driver.listener import DeliveryQueue
+from amqp1_driver.delivery_queue import DeliveryQueue
 
 PATIENCE = 10.0
 
