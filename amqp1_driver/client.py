@@ -344,8 +344,14 @@ class Client:
             except TimeoutError:
                 LOG.warning("A subscription was not ended within %.1f s", CLOSE_TIMEOUT)
 
-    def settle(self, delivery: Delivery) -> None:
-        """Settle with ``delivery.outcome``.  Never raises; False if it is too late."""
-        if not self._post(self._connection.settle, delivery):
+    def settle(self, delivery: Delivery, idly: bool = False) -> None:
+        """Settle with ``delivery.outcome``.  Never raises.
+
+        :param idly: more is to be sent in a moment, or at most a millisecond may pass
+        """
+        post = self._loop.post_idly if idly else self._loop.post
+        try:
+            post(self._connection.settle, delivery)
+        except LoopClosed:
             LOG.warning("A message from %s on %s can't be settled: the transport is closed",
                         delivery.address, delivery.host)

@@ -81,8 +81,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             return False
 
     def acknowledge(self) -> None:
-        """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next."""
-        self._settle(Outcome.ACCEPTED)
+        """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next.
+
+        Of a call, whose sender waits for the reply, within a millisecond or with the reply.
+        """
+        self._settle(Outcome.ACCEPTED, idly=self._reply_to is not None)
 
     def requeue(self) -> None:
         """Settle as released (3.4.4): the bus gives it to another, or back to its sender.
@@ -122,14 +125,14 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         delivery, self._delivery = self._delivery, None
         return delivery
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: Outcome, idly: bool = False) -> None:
         delivery = self._listener.finish(self, self._message_id)
         if delivery is None:
             LOG.debug("Message %s is settled already", self.msg_id)
             return
         delivery.outcome = outcome
         try:
-            self._listener.client.settle(delivery)
+            self._listener.client.settle(delivery, idly)
         except Exception:
             LOG.exception("Message %s from %s could not be settled %s", self.msg_id,
                           delivery.address, outcome.value)

@@ -112,6 +112,9 @@ class LoopPort:
             self.connection.give_up(
                 exceptions.ConnectionLost(f"internal error: {error!r}", host=self.connection.host))
 
+    def linger(self) -> None:
+        self._loop.linger()
+
     # -- Port --------------------------------------------------------------------
 
     def connect(self, host: Host) -> None:

@@ -30,6 +30,8 @@ LOG = logging.getLogger(__name__)
 
 # Operations that run between two looks at the sockets.
 _BATCH = 256
+# How long the answers of those who were woken are waited for, seconds.
+NAP = 0.001
 
 Callback = Callable[[], object]
 
@@ -73,6 +75,7 @@ class EventLoop:
         self._before_sleep: list[Callback] = []
         self._gates: list[Any] = []
         self._later: list[Callback] = []
+        self._linger = False
         self._on_death: deque[Callable[[BaseException], object]] = deque()
         self._resources: dict[Resource, None] = {}
         self._cause: BaseException | None = None
@@ -144,6 +147,16 @@ class EventLoop:
         """
         self._mailbox.post(fn, op)
 
+    def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
+        """As post(), for what may wait until something else is posted, or for :data:`NAP`.
+
+        So much that comes in quick succession goes out together, at one wake-up. A loop that
+        has woken nobody just now is woken at once.
+
+        :raises LoopClosed: the loop has ended.
+        """
+        self._mailbox.post_idly(fn, op)
+
     def put(
         self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None
     ) -> None:
@@ -206,6 +219,10 @@ class EventLoop:
         """Call ``fn()`` once now() is ``when`` or later."""
         self.assert_in_loop()
         return self._timers.call_at(when, fn)
+
+    def linger(self) -> None:
+        """Run the hooks of add_before_sleep() again within :data:`NAP`, come what may."""
+        self._linger = True
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
         """Call ``fn()`` in ``delay`` seconds."""
@@ -301,8 +318,10 @@ class EventLoop:
             hook()
         if self._later:
             self._run_later()
+            self._linger = True
         if self._gates:
             self._open_gates()
+            self._linger = True
 
     def _run_later(self) -> None:
         later, self._later = self._later, []
@@ -316,10 +335,15 @@ class EventLoop:
 
     def _patience(self) -> float | None:
         """How long the poller may wait: 0 when there is work, None for ever."""
-        if not self._mailbox.fall_asleep():
+        linger = self._linger
+        if not self._mailbox.fall_asleep(linger):
             return 0
+        self._linger = False
         deadline = self._timers.next_deadline()
-        return None if deadline is None else max(0.0, deadline - time.monotonic())
+        if deadline is None:
+            return NAP if linger else None
+        patience = max(0.0, deadline - time.monotonic())
+        return min(patience, NAP) if linger else patience
 
     def _dispatch(self, events: list[tuple[int, int]], waker: Waker) -> None:
         # All lookups come before the first callback: a descriptor number that is closed and

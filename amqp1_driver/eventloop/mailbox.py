@@ -41,6 +41,7 @@ class Mailbox:
         self._entries: deque[Entry] = deque()
         self._waiters: deque[Any] = deque()  # locks, released one by one as room appears
         self._sleeping = False
+        self._napping = False
         self._closed: tuple[str, BaseException | None] | None = None
 
     def __len__(self) -> int:
@@ -61,6 +62,19 @@ class Mailbox:
         if self.closed():
             self._abort_leftovers()  # closed between the check and the append
         elif self._sleeping:
+            self._wake()
+
+    def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
+        """As post(), but a loop that will soon wake by itself is left to nap.
+
+        :raises LoopClosed: as post().
+        """
+        if self._closed is not None:
+            raise LoopClosed(*self._closed)
+        self._entries.append((fn, op))
+        if self.closed():
+            self._abort_leftovers()
+        elif self._sleeping and not self._napping:
             self._wake()
 
     def put(self, fn: Callable[[Any], object], op: Any, timeout: float | None) -> None:
@@ -129,8 +143,12 @@ class Mailbox:
             self._grant()
         return count
 
-    def fall_asleep(self) -> bool:
-        """Announce that the loop is about to wait; False if there is work to do first."""
+    def fall_asleep(self, nap: bool = False) -> bool:
+        """Announce that the loop is about to wait; False if there is work to do first.
+
+        :param nap: it will wait for a moment only, and then look for work by itself
+        """
+        self._napping = nap
         self._sleeping = True
         if self._entries:
             self._sleeping = False

@@ -195,6 +195,8 @@ class Connection:
         if self._generation is not None:
             self._on_ready(None)
         if open_before and self.engine is not None:
+            if self._generation is not None:
+                self._generation.replies.settle()
             self.engine.close()
             self._timer = self.port.call_later(CLOSE_TIMEOUT, lambda: self._lost(error))
         else:
@@ -238,7 +240,7 @@ class Connection:
             self.engine.receive(data)
 
     def process(self) -> float:
-        """Let the engine work off what has happened; returns its next deadline or 0.
+        """Settle the replies of the batch before; let the engine work off what has happened; returns its next deadline or 0.
 
         A failure in here costs the physical connection, never the loop.
         """
@@ -246,6 +248,8 @@ class Connection:
             return 0.0
         deadline = 0.0
         try:
+            if self._generation is not None:
+                self._generation.replies.settle()
             deadline = self.engine.process(self.port.now())
         except Exception as error:
             LOG.exception("Connection to %s is given up after an internal error", self.host)

@@ -33,12 +33,16 @@ class Cancellable(Protocol):
 
 
 class Scheduler(Protocol):
-    """The clock and timers of the loop that runs us, and a source of jitter."""
+    """The clock and timers of the loop that runs us, and a source of jitter.
+
+    ``linger`` has the connection's ``process`` called once more within a millisecond or so.
+    """
 
     rng: random.Random
 
     def now(self) -> float: ...
     def call_later(self, delay: float, fn: Callable[[], None]) -> Cancellable: ...
+    def linger(self) -> None: ...
 
 
 class Link:

@@ -134,6 +134,9 @@ class FakePort:
         assert delay >= 0
         return self.timers.add(self.now() + delay, fn)
 
+    def linger(self) -> None:
+        """``run`` calls ``process`` until nothing moves."""
+
     def connect(self, host: Host) -> None:
         self.connects.append(host)
         self._world.connecting = host
