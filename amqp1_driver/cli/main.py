@@ -21,16 +21,21 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: Subcommands, each a module of this package with ``add_parser(subparsers)`` and ``run(args)``.
-COMMANDS = ("bus", "demo", "bench")
+#: Subcommands, each a module of this package with ``add_parser(subparsers)`` and ``run(args)``;
+#: what is a dash in the command is an underscore in the name of its module.
+COMMANDS = ("bus", "demo", "bench", "bench-scale", "bench-flow")
+
+
+def _name(command: str) -> str:
+    return f"{__package__}.{command.replace('-', '_')}"
 
 
 def _module(command: str) -> Any:
-    return importlib.import_module(f"{__package__}.{command}")
+    return importlib.import_module(_name(command))
 
 
 def _available() -> list[str]:
-    return [c for c in COMMANDS if importlib.util.find_spec(f"{__package__}.{c}") is not None]
+    return [c for c in COMMANDS if importlib.util.find_spec(_name(c)) is not None]
 
 
 def parser(commands: Sequence[str]) -> argparse.ArgumentParser:

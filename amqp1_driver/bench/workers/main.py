@@ -13,7 +13,7 @@
 """A worker: one client or one server of one run, told by its parent what to do.
 
 The first order says what to be; then a client knows "send", a server "count" and "mark" (from here
-it is measured), both know "report" and "end".
+it is measured), both know "report" and "end". Others do what each order names: see ``steps``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import sys
 import time
 from typing import Any
 
-from . import usage
+from . import steps, usage
 from .channel import Channel
 from .ledger import Ledger
 from .pace import Stint
@@ -39,12 +39,16 @@ def main() -> None:
     channel = Channel()
     orders = channel.orders()
     order = next(orders)
-    # what is measured: a module of this package with the classes Client and Server
+    # what is measured: a module of this package with the classes Client and Server, or Worker
     kind = importlib.import_module(f"{__package__}.{order['kind']}")
     if order["role"] == "client":
         _client(kind.Client(order), channel, orders)
-    else:
+    elif order["role"] == "server":
         _server(kind.Server, order, channel, orders)
+    else:
+        worker = kind.Worker(order)
+        channel.tell("ready", pid=os.getpid(), about=_about(worker))
+        steps.serve(worker, channel, orders)
     sys.stderr.flush()
     os._exit(0)  # nothing here is worth waiting for threads that a driver left behind
 

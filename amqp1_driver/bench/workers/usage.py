@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")
@@ -58,8 +59,28 @@ def peak_kib(pid: int | str = "self") -> int:
 
     Not ``ru_maxrss``: that counts what the parent had when it started the process.
     """
+    return _status(pid, "VmHWM:")
+
+
+def resident_kib(pid: int | str = "self") -> int:
+    """The memory it has resident now, KiB."""
+    return _status(pid, "VmRSS:")
+
+
+def of_threads(ids: Iterable[int]) -> float:
+    """Processor time that threads of this process have used so far, microseconds."""
+    total = 0
+    for thread in ids:
+        try:
+            total += int(_read(f"/proc/self/task/{thread}/schedstat").split()[0])
+        except OSError:
+            continue  # it has ended
+    return total / 1e3
+
+
+def _status(pid: int | str, name: str) -> int:
     for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1])
     return 0
 
