@@ -19,7 +19,7 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -39,16 +39,24 @@ class Bus(NamedTuple):
 
     :param name: with its version where that is known
     :param address: [USER:PASSWORD@]HOST:PORT
+    :param kill: ends it as a crash does; None: it is not ours
+    :param revive: starts it again on the same port
     """
 
     name: str
     address: str
+    kill: Callable[[], object] | None = None
+    revive: Callable[[], object] | None = None
 
 
 @contextlib.contextmanager
-def started(kind: str) -> Iterator[Bus]:
-    """A bus of this kind, which ends with the block; Trouble if it does not come up."""
-    with _rabbitmq(RABBITMQ[kind]) if kind in RABBITMQ else _embedded(kind) as bus:
+def started(kind: str, environment: Mapping[str, str] | None = None) -> Iterator[Bus]:
+    """A bus of this kind, which ends with the block; Trouble if it does not come up.
+
+    :param environment: further variables for RabbitMQ
+    """
+    starting = _rabbitmq(RABBITMQ[kind], environment) if kind in RABBITMQ else _embedded(kind)
+    with starting as bus:
         yield bus
 
 
@@ -60,33 +68,46 @@ def _embedded(mode: str) -> Iterator[Bus]:
     except (OSError, RuntimeError) as error:
         raise Trouble(f"the embedded {mode} does not start: {error}") from error
     try:
-        yield Bus(f"embedded {mode}", process.address.partition("://")[2])
+        yield Bus(f"embedded {mode}", process.address.partition("://")[2], process.kill,
+                  process.start)  # fmt: skip
     finally:
         process.terminate()
 
 
 @contextlib.contextmanager
-def _rabbitmq(suite: str) -> Iterator[Bus]:
-    tool = Path(amqp1_driver.__file__).resolve().parents[1] / "tools" / "rabbitmq.sh"
-    if not tool.exists():
-        raise Trouble("RabbitMQ is started by tools/rabbitmq.sh, which is only in a checkout")
+def _rabbitmq(suite: str, environment: Mapping[str, str] | None) -> Iterator[Bus]:
+    def start() -> str:
+        return rabbitmq("start", suite, port, seconds=_START_SECONDS, environment=environment)
+
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = str(sock.getsockname()[1])
-    _run(tool, "install", suite, seconds=_INSTALL_SECONDS)
-    version = _run(tool, "version", suite, seconds=_STOP_SECONDS).strip()
+    rabbitmq("install", suite, seconds=_INSTALL_SECONDS)
+    version = rabbitmq("version", suite, seconds=_STOP_SECONDS).strip()
     try:
-        _run(tool, "start", suite, port, seconds=_START_SECONDS)
-        yield Bus(f"RabbitMQ {version}", f"guest:guest@127.0.0.1:{port}")
+        start()
+        yield Bus(
+            f"RabbitMQ {version}", f"guest:guest@127.0.0.1:{port}",
+            lambda: rabbitmq("kill", suite, port, seconds=_STOP_SECONDS), start,
+        )  # fmt: skip
     finally:
-        _run(tool, "stop", suite, port, "--wipe", seconds=_STOP_SECONDS)
+        rabbitmq("stop", suite, port, "--wipe", seconds=_STOP_SECONDS)
 
 
-def _run(tool: Path, *arguments: str, seconds: float) -> str:
+def rabbitmq(*arguments: str, seconds: float,
+             environment: Mapping[str, str] | None = None) -> str:  # fmt: skip
+    """What ``tools/rabbitmq.sh`` prints; Trouble if it fails.
+
+    :param environment: further variables, for the node that it starts
+    """
+    tool = Path(amqp1_driver.__file__).resolve().parents[1] / "tools" / "rabbitmq.sh"
+    if not tool.exists():
+        raise Trouble("RabbitMQ is started by tools/rabbitmq.sh, which is only in a checkout")
     try:
         done = subprocess.run(
             ["bash", str(tool), *arguments], stdin=subprocess.DEVNULL, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False,
+            env={**os.environ, **(environment or {})},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Trouble(f"rabbitmq.sh {arguments[0]} takes more than {seconds:.0f} s") from None
