@@ -79,11 +79,12 @@ def ratios(runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, 
     :param base: the other driver's, by round
     :returns: for each figure the ratio of the medians, and the lowest and highest ratio of a round
     """
-    return {name: _ratio(figure, runs, base) for name, figure in FIGURES.items()}
+    return {name: ratio(figure, runs, base) for name, figure in FIGURES.items()}
 
 
-def _ratio(figure: Callable[[Run], float | None], runs: Sequence[Run | None],
-           base: Sequence[Run | None]) -> dict[str, float] | None:  # fmt: skip
+def ratio(figure: Callable[[Run], float | None], runs: Sequence[Run | None],
+          base: Sequence[Run | None]) -> dict[str, float] | None:  # fmt: skip
+    """One figure as a multiple of another driver's; None if one of them has none."""
     ours = [None if run is None else figure(run) for run in runs]
     theirs = [None if run is None else figure(run) for run in base]
     middle, reference = median(ours), median(theirs)

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Figures of a run, their medians over rounds, and ratios between drivers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, QUORUM
+from amqp1_driver.bench.summary import median, ratio
+from amqp1_driver.bench.workers.ledger import Histogram
+
+Run = dict[str, Any]
+Figure = Callable[[Run], float | None]
+
+ALONE, BOTH = "alone", "both"
+_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
+_COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
+
+
+def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
+    """What one sender has done in one phase, from what its worker says.
+
+    :param at: when it began, monotonic nanoseconds
+    """
+    latency = Histogram.load(outcome["latency"])
+    return {
+        "sent": outcome["sent"],
+        "failed": outcome["failed"],
+        "per_s": outcome["sent"] * 1e9 / max(1, outcome["ended"] - at),
+        "latency_us": {
+            **{name: latency.percentile(percent) / 1e3 for name, percent in _PERCENTILES},
+            "max": latency.max / 1e3,
+        },
+        "errors": {kind: {"count": count, "first": words}
+                   for kind, (count, words) in outcome["errors"].items()},
+    }  # fmt: skip
+
+
+def _rate(name: str, phase: str) -> Figure:
+    return lambda run: run["rates"][name][phase]
+
+
+def _latency(name: str, phase: str, percentile: str) -> Figure:
+    return lambda run: run["latency_us"][name][phase][percentile] / 1e3
+
+
+def _kept(name: str) -> Figure:
+    def figure(run: Run) -> float | None:
+        rates = run["rates"][name]
+        return 100.0 * rates[BOTH] / rates[ALONE] if rates[ALONE] else None
+
+    return figure
+
+
+def _of(name: str) -> dict[str, Figure]:
+    return {
+        f"{name} alone/s": _rate(name, ALONE),
+        f"{name}/s": _rate(name, BOTH),
+        f"{name} kept %": _kept(name),
+        f"{name} p50 ms": _latency(name, BOTH, "p50"),
+        f"{name} p99 ms": _latency(name, BOTH, "p99"),
+    }
+
+
+#: columns of the table; "kept": of the rate that it has alone
+FIGURES: dict[str, dict[str, Figure]] = {
+    KINDS[0]: {
+        **_of(CLASSIC),
+        **_of(QUORUM),
+        "total/s": lambda run: run["rates"][CLASSIC][BOTH] + run["rates"][QUORUM][BOTH],
+        "CPUs": lambda run: run["busy"],
+    },
+    KINDS[1]: {
+        "received alone/s": _rate("received", ALONE),
+        "received/s": _rate("received", BOTH),
+        "received kept %": _kept("received"),
+        **_of(QUORUM),
+        "CPUs": lambda run: run["busy"],
+    },
+}
+#: figures of which there are ratios
+COMPARED = {
+    KINDS[0]: ("total/s", f"{CLASSIC}/s", f"{QUORUM}/s", f"{CLASSIC} p50 ms", f"{CLASSIC} p99 ms"),
+    KINDS[1]: ("received/s", "received kept %", f"{QUORUM}/s", f"{QUORUM} p99 ms"),
+}
+
+
+def summary(kind: str, runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Medians of all figures and sums of all counts; None without runs."""
+    if not runs:
+        return None
+    result: dict[str, Any] = {
+        name: median([figure(run) for run in runs]) for name, figure in FIGURES[kind].items()
+    }
+    for name in _COUNTS:
+        result[name] = sum(run[name] for run in runs)
+    result["connections"] = runs[-1]["connections"]
+    return result
+
+
+def ratios(kind: str, runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, Any]:
+    """Figures as multiples of another driver's, with the lowest and the highest of a round."""
+    return {name: ratio(FIGURES[kind][name], runs, base) for name in COMPARED[kind]}

@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of what was measured. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from amqp1_driver.bench.flow.figures import FIGURES
+from amqp1_driver.bench.report import number, table
+
+_COUNTS = ("lost", "duplicated", "failed")
+
+
+def scenario_lines(scenario: dict[str, Any]) -> list[str]:
+    """Everything about one scenario: a column for each driver."""
+    entries = scenario["entries"]
+    rounds = max(len(entry["runs"]) for entry in entries)
+    lines = [f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
+             f"round{'s' if rounds > 1 else ''} of {scenario['seconds']:g} s)"]  # fmt: skip
+    there = [entry for entry in entries if entry["median"] is not None]
+    if there:
+        lines += table(_rows(scenario["kind"], there))
+    if entries[-1] in there:
+        lines += _ratio_lines(there)
+    for entry in entries:
+        lines += _remarks(entry)
+    return lines
+
+
+def _rows(kind: str, entries: Sequence[dict[str, Any]]) -> list[list[str]]:
+    medians = [entry["median"] for entry in entries]
+    rows = [["", *(entry["label"] for entry in entries)]]
+    rows.append(["connections", *(connections(median["connections"]) for median in medians)])
+    for name in FIGURES[kind]:
+        rows.append([name, *(number(median[name]) for median in medians)])
+    for name in _COUNTS:
+        rows.append([name, *(str(median[name]) for median in medians)])
+    return rows
+
+
+def connections(protocols: Sequence[str]) -> str:
+    """How many of each protocol."""
+    counted = Counter(protocols)
+    return " + ".join(f"{count} of AMQP {name}" for name, count in counted.items()) or "0"
+
+
+def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
+    if len(entries) < 2:
+        return []
+    *others, ours = entries
+    rows = [[f"{ours['label']} to", *(entry["label"] for entry in others)]]
+    for name in others[0]["ratio"]:
+        rows.append([name.removesuffix(" ms"), *(_ratio(entry["ratio"][name]) for entry in others)])
+    return ["", *table(rows)]
+
+
+def _ratio(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "-"
+    if found["low"] == found["high"]:  # one round
+        return f"{found['ratio']:.2f}"
+    return f"{found['ratio']:.2f} ({found['low']:.2f}..{found['high']:.2f})"
+
+
+def _remarks(entry: dict[str, Any]) -> list[str]:
+    lines = []
+    for index, run in enumerate(entry["runs"], 1):
+        if "trouble" in run:
+            lines.append(f"{entry['label']}, round {index}: {run['trouble']}")
+            continue
+        for kind, error in run["errors"].items():
+            words = (error["first"].splitlines() or [""])[0][:160]
+            lines.append(f"{entry['label']}, round {index}: {error['count']} x {kind}: {words}")
+        if run["in_doubt"]:
+            lines.append(f"{entry['label']}, round {index}: {run['in_doubt']} messages came "
+                         "though their sending failed")  # fmt: skip
+    return lines

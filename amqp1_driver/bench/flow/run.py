@@ -1,0 +1,191 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One run: one driver, one scenario, a process of its own."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from amqp1_driver.bench.account import account
+from amqp1_driver.bench.children import Crew, Trouble, Worker
+from amqp1_driver.bench.flow import admin, figures
+from amqp1_driver.bench.flow.figures import ALONE, BOTH
+from amqp1_driver.bench.flow.node import Node
+from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, QUORUM, SERVER, Flow, Queue, queue
+from amqp1_driver.bench.flow.stock import Stock
+from amqp1_driver.bench.plan import Entry
+from amqp1_driver.bench.run import Limits
+
+#: between an order to begin and the beginning
+_LEAD_NS = 50_000_000
+RECEIVED = "received"
+
+
+def measure(entry: Entry, flow: Flow, node: Node, limits: Limits, stock: Stock | None,
+            tick: Callable[[], None] = lambda: None) -> dict[str, Any]:  # fmt: skip
+    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread.
+
+    :param stock: the queue that is received from; None: nothing is received
+    """
+    with Crew(tick) as crew:
+        run = _Run(entry, flow, node, limits, crew)
+        try:
+            return run.two_senders() if flow.kind == KINDS[0] else run.receive_and_send(stock)
+        finally:
+            run.tidy()
+
+
+def order(entry: Entry, flow: Flow, node: Node, limits: Limits, exchange: str) -> dict[str, Any]:
+    """What a worker is told first."""
+    return {
+        "role": "worker", "kind": "flow", "url": entry.on(node.address), "exchange": exchange,
+        "size": flow.size, "executor": 64, "timeout": limits.timeout, "server": SERVER,
+        "options": flow.options(entry),
+    }  # fmt: skip
+
+
+class _Run:
+    def __init__(self, entry: Entry, flow: Flow, node: Node, limits: Limits,
+                 crew: Crew) -> None:  # fmt: skip
+        self._entry, self._flow, self._node = entry, flow, node
+        self._limits, self._crew = limits, crew
+        self._name = f"flow-{secrets.token_hex(4)}"
+        self._exchange = Stock.EXCHANGE
+        self._queues: dict[str, Queue] = {}
+        self._first = 0
+        self._result: dict[str, Any] = {
+            "rates": {}, "latency_us": {}, "sent": 0, "failed": 0, "received": 0, "lost": 0,
+            "duplicated": 0, "in_doubt": 0, "errors": {}, "busy": 0.0,
+        }  # fmt: skip
+        self._states: dict[str, dict[str, str]] = {}
+
+    # -- scenarios ---------------------------------------------------------------
+
+    def two_senders(self) -> dict[str, Any]:
+        """Each alone, then both."""
+        worker = self._start(CLASSIC, QUORUM)
+        self._phase(worker, ALONE, CLASSIC)
+        self._phase(worker, ALONE, QUORUM)
+        self._phase(worker, BOTH, CLASSIC, QUORUM)
+        return self._finish(worker)
+
+    def receive_and_send(self, stock: Stock | None) -> dict[str, Any]:
+        """Sender alone, receiver alone, then both."""
+        assert stock is not None
+        worker = self._start(QUORUM)
+        self._phase(worker, ALONE, QUORUM)
+        self._do(worker, "listen", topic=Stock.TOPIC)
+        self._phase(worker, ALONE)
+        self._phase(worker, BOTH, QUORUM)
+        return self._finish(worker, stock)
+
+    # -- steps -------------------------------------------------------------------
+
+    def _start(self, *senders: str) -> Worker:
+        for sender in senders:
+            found = queue(self._entry, self._exchange, self._topic(sender), sender)
+            admin.ask(self._node.url, admin.declare(found, self._exchange), self._limits.timeout)
+            self._queues[sender] = found
+        worker = self._crew.add("worker", self._entry.python, order(
+            self._entry, self._flow, self._node, self._limits, self._exchange))  # fmt: skip
+        (ready,) = self._crew.wait("ready", [worker], self._limits.start)
+        self._result["about"] = ready["about"]
+        told = [self._told(sender, -1) for sender in senders]
+        warm = self._do(worker, "send", at=_soon(), seconds=self._limits.warmup, senders=told)
+        for sender in senders:
+            outcome = warm["senders"][sender]
+            if not outcome["sent"]:
+                words = [f"{kind}: {first}" for kind, (_, first) in outcome["errors"].items()]
+                raise Trouble(f"nothing can be sent to the {sender} queue: {' '.join(words)}")
+        return worker
+
+    def _phase(self, worker: Worker, phase: str, *senders: str) -> None:
+        told = []
+        for sender in senders:
+            told.append(self._told(sender, self._first))
+            self._first += self._flow.of(sender)
+        at, seconds = _soon(), self._flow.seconds
+        done = self._do(worker, "send", at=at, seconds=seconds, senders=told)
+        result = self._result
+        for sender in senders:
+            outcome = done["senders"][sender]
+            self._note(sender, phase, figures.sender(outcome, at))
+            self._states.setdefault(sender, {}).update(outcome["states"])
+        if RECEIVED in result["rates"] or not senders:
+            result["rates"].setdefault(RECEIVED, {})[phase] = done["received"] / seconds
+        if phase == BOTH:
+            result["busy"] = done["busy"]
+
+    def _note(self, sender: str, phase: str, found: dict[str, Any]) -> None:
+        result = self._result
+        result["rates"].setdefault(sender, {})[phase] = found["per_s"]
+        result["latency_us"].setdefault(sender, {})[phase] = found["latency_us"]
+        for name in ("sent", "failed"):
+            result[name] += found[name]
+        for kind, error in found["errors"].items():
+            known = result["errors"].setdefault(kind, {"count": 0, "first": error["first"]})
+            known["count"] += error["count"]
+
+    def _finish(self, worker: Worker, stock: Stock | None = None) -> dict[str, Any]:
+        """What has become of all messages."""
+        result = self._result
+        result["connections"] = self._node.connections()
+        heard = self._do(worker, "hush") if stock is not None else None
+        self._do(worker, "close")
+        worker.tell(do="end")
+        if stock is not None and heard is not None:
+            lost, duplicated = stock.check(heard, self._limits.drain, self._crew)
+            result["received"], result["lost"] = heard["received"], lost
+            result["duplicated"] = duplicated
+        for sender, found in self._queues.items():
+            url, timeout = self._node.url, self._limits.deadline
+            marks = admin.read(url, found, admin.depth(url, found, timeout), timeout)
+            lost, duplicated, in_doubt = account(self._states[sender], [marks], fanout=False)
+            result["lost"] += lost
+            result["duplicated"] += duplicated
+            result["in_doubt"] += in_doubt
+        return result
+
+    def tidy(self) -> None:
+        """Delete the queues; a broker that is in trouble says so once."""
+        requests = [admin.delete(found) for found in self._queues.values()]
+        if requests:
+            try:
+                admin.ask(self._node.url, requests, self._limits.timeout)
+            except Trouble as error:
+                self._result["errors"]["tidy"] = {"count": 1, "first": str(error)}
+
+    def _topic(self, sender: str) -> str:
+        return f"{self._name}-{sender}"
+
+    def _told(self, sender: str, first: int) -> dict[str, Any]:
+        return {"name": sender, "topic": self._topic(sender), "threads": self._flow.of(sender),
+                "first": first}  # fmt: skip
+
+    def _do(self, worker: Worker, step: str, **arguments: Any) -> dict[str, Any]:
+        worker.tell(do=step, **arguments)
+        patience = arguments.get("seconds", 0.0) + 2 * self._limits.timeout
+        (done,) = self._crew.wait(step, [worker], patience)
+        return done
+
+
+def _soon() -> int:
+    return time.monotonic_ns() + _LEAD_NS
+
+
+def good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
+    """Those that came to something, by round."""
+    return [None if "trouble" in run else run for run in runs]

@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Several senders and a receiver on one transport, each as fast as it goes. See ``steps``."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from typing import Any
+
+import oslo_messaging
+
+from . import messaging, usage
+from .copies import DIGITS
+from .ledger import Ledger
+from .pace import Stint, drive
+
+
+class Endpoint:
+    """Counts what comes. Threads of the server's executor."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def take(self, ctxt: dict[str, Any], i: int, n: str, t: int, p: str) -> None:
+        """A cast: sender, number, time and payload."""
+        self._ledger.note(i, int(n), t, time.monotonic_ns())
+
+
+class Worker:
+    """One process of a service, with one transport. Main thread of a worker.
+
+    :param order: the first one from the parent
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        conf = messaging.configuration(order)
+        self._transport = oslo_messaging.get_rpc_transport(conf, url=order["url"])
+        self._payload = "x" * order["size"]
+        self._ledger = Ledger()
+        self._server: Any = None
+
+    def about(self) -> dict[str, Any]:
+        """What is measured."""
+        return messaging.versions(self._transport)
+
+    def load(self, topic: str, source: str, queue: str, first: int, count: int) -> dict[str, Any]:
+        """Fill a queue with casts: the first as the driver sends it, the others made from it.
+
+        :param topic: one whose queue is ``source``, which is empty
+        :param queue: to be filled
+        :param first: number of the first message
+        """
+        self._sender(topic)(0, 0, 0)
+        name = "load_" + self._order["url"].partition(":")[0].partition("+")[0]
+        kind = importlib.import_module(f"{__package__}.{name}")
+        kind.load(self._order["url"], source, queue, first, count, self._order["timeout"])
+        return {}
+
+    def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
+        """All senders at once, and what is received meanwhile.
+
+        :param at: when to begin, monotonic nanoseconds
+        :param senders: of each its name, topic, threads and the number of the first of them
+        """
+        found: dict[str, Any] = {}
+        groups = [
+            threading.Thread(target=self._group, args=(sender, at, seconds, found), daemon=True)
+            for sender in senders
+        ]
+        for group in groups:
+            group.start()
+        before, used = self._count(at), usage.own()
+        after = self._count(at + int(seconds * 1e9))
+        cpu = usage.own().since(used).cpu_us
+        for group in groups:
+            group.join()
+        return {"senders": found, "received": after - before, "busy": cpu / 1e6 / seconds}
+
+    def listen(self, topic: str) -> dict[str, Any]:
+        """Receive, from now on."""
+        target = oslo_messaging.Target(topic=topic, server=self._order["server"])
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport, target, [Endpoint(self._ledger)]
+        )
+        self._server.start()
+        return {}
+
+    def hush(self) -> dict[str, Any]:
+        """Receive no more; returns what was."""
+        self._server.stop()
+        self._server.wait()
+        return self._ledger.dump()
+
+    def close(self) -> dict[str, Any]:
+        """Close all connections."""
+        self._transport.cleanup()
+        return {}
+
+    def _group(self, sender: dict[str, Any], at: int, seconds: float,
+               found: dict[str, Any]) -> None:  # fmt: skip
+        stint = Stint(at, seconds, 0, sender["threads"], sender["first"])
+        found[sender["name"]] = drive(stint, self._sender(sender["topic"]))
+
+    def _sender(self, topic: str) -> Any:
+        target = oslo_messaging.Target(topic=topic, server=self._order["server"])
+        client = oslo_messaging.get_rpc_client(
+            self._transport, target, timeout=self._order["timeout"]
+        )
+        payload = self._payload
+
+        def send(sender: int, number: int, at: int) -> None:
+            client.cast({}, "take", i=sender, n=f"{number:0{DIGITS}d}", t=at, p=payload)
+
+        return send
+
+    def _count(self, at: int) -> int:
+        """How many have been received at that time."""
+        left = at - time.monotonic_ns()
+        if left > 0:
+            time.sleep(left / 1e9)
+        return self._ledger.received

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Fills a queue of RabbitMQ over AMQP 0.9.1, by copies of a message that a driver has sent."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import amqp
+
+from .copies import Copies
+
+_PAUSE = 0.02
+
+
+def load(url: str, source: str, queue: str, first: int, count: int, timeout: float) -> None:
+    """Take the message in ``source``, and put copies of it into ``queue``.
+
+    :param first: number of the first copy
+    :raises RuntimeError: there is none
+    """
+    parts = urlsplit(url)
+    connection = amqp.Connection(
+        f"{parts.hostname}:{parts.port or 5672}", unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"), connect_timeout=timeout, read_timeout=timeout,
+        write_timeout=timeout,
+    )  # fmt: skip
+    connection.connect()
+    channel = connection.channel()
+    body, properties = _fetch(channel, source, timeout)
+    request = json.loads(json.loads(body)["oslo.message"])
+    copy = Copies(body, request["_unique_id"].encode()).copy
+    for number in range(first, first + count):
+        channel.basic_publish(amqp.Message(copy(number), **properties), "", queue)
+    channel.queue_declare(queue, passive=True)  # the answer comes after all that went before
+    connection.close()
+
+
+def _fetch(channel: Any, source: str, timeout: float) -> tuple[bytes, dict[str, Any]]:
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        message = channel.basic_get(source, no_ack=True)
+        if message is not None:
+            body = message.body
+            return body if isinstance(body, bytes) else body.encode(), dict(message.properties)
+        time.sleep(_PAUSE)
+    raise RuntimeError(f"no message comes into {source}")

@@ -1,0 +1,178 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``amqp1 bench-flow``: what becomes of one sender or receiver when another is slow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from amqp1_driver.bench import plan
+from amqp1_driver.bench.flow import plan as flows
+from amqp1_driver.bench.flow.node import KINDS as NODES
+from amqp1_driver.bench.flow.plan import Flow
+from amqp1_driver.cli.bench import _checked, _list, _positive, _seconds, _terminable, _write
+
+DESCRIPTION = """\
+Uses a slow and a fast queue of one RabbitMQ node at the same time, from one process with one
+transport of oslo.messaging, and each of them alone before: "kept" is what remains of a rate in the
+other's company. Drivers run in turn (A B C A B C ...); medians are printed, and the last driver's
+figures as multiples of each of the others', with the lowest and the highest ratio of a round.
+"""
+
+EPILOG = """\
+scenarios:
+  two-senders       threads cast to a classic queue, others to a quorum queue
+  receive-and-send  an RPC server receives from a classic queue in which many messages wait, and
+                    threads cast to a quorum queue
+
+A quorum queue confirms a message when it is on the disk, a classic queue sooner. To have a disk
+that takes its time, a library (made with the C compiler) is loaded into the broker, which waits
+for --fsync milliseconds before each fsync and fdatasync.
+
+The queues are made beforehand, alike for all drivers, and deleted afterwards. Each message is
+counted: what was sent is read from its queue again by a client of its own, and what was received
+is compared with what has left the queue.
+
+drivers, each [LABEL=]URL[@VENV] as for "amqp1 bench", amqp: and rabbit: only. By default:
+  rabbit, pool of 1  rabbit's driver with one connection for all that it sends
+  rabbit             the same with its pool of connections, one for each thread that sends, up to 30
+  ours               this driver; it has one connection for everything
+The connections that each really has are counted by the broker.
+
+examples, in a checkout:
+  amqp1 bench-flow --rounds 5                                   both scenarios
+  amqp1 bench-flow two-senders --threads 1,8,64 --rounds 3
+  amqp1 bench-flow two-senders --compare amqp: --quorum-threads 400
+  amqp1 bench-flow receive-and-send --waiting 10000 --seconds 1 --compare amqp: rabbit:@DIR
+
+Exit status: 0; 1 if a run came to nothing, with --strict also if a message was lost, came twice
+or could not be sent; 2 for wrong arguments; 130 after ^C.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the subcommand."""
+    parser = subparsers.add_parser(
+        "bench-flow",
+        help="measure what a slow queue does to senders and receivers beside it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenarios", nargs="*", type=_checked(_scenario), metavar="SCENARIO",
+                        help=f"of {', '.join(flows.KINDS)} (default: both)")  # fmt: skip
+    _what(parser.add_argument)
+    _work(parser.add_argument)
+
+
+def _what(add: Callable[..., Any]) -> None:
+    add("--compare", nargs="+", type=_checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
+        help="drivers, the last is compared with the others (default: see below)")  # fmt: skip
+    add("--bus", choices=NODES, default="rabbitmq-4.3", help="default: rabbitmq-4.3")
+    add("--fsync", type=_milliseconds, default=5.0, metavar="MS",
+        help="by which each fsync of the broker is slowed; 0: not at all (default: 5)")  # fmt: skip
+    add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
+        help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
+    add("--rounds", type=_positive, default=1, metavar="N", help="how often each (default: 1)")
+    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add("--strict", action="store_true", help="status 1 if anything is lost or comes twice")
+
+
+def _work(add: Callable[..., Any]) -> None:
+    add("--threads", type=_list(_positive), default=[8], metavar="N,...",
+        help="of each sender; several: a scenario for each (default: 8)")  # fmt: skip
+    add("--quorum-threads", type=_positive, default=0, metavar="N",
+        help="of the sender to the quorum queue, if it shall have another number")  # fmt: skip
+    add("--size", type=_list(_checked(plan.size)), default=[100], metavar="B,...",
+        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
+    add("--waiting", type=_positive, default=1_000_000, metavar="N",
+        help="messages in the queue that is received from (default: 1000000)")  # fmt: skip
+    add("--prefetch", type=_whole, default=200, metavar="N",
+        help="of the receiver; 0: the driver's default (default: 200)")  # fmt: skip
+    add("--seconds", type=_seconds, default=5.0, metavar="S",
+        help="of each of the three phases of a run (default: 5)")  # fmt: skip
+    add("--warmup", type=_seconds, default=1.0, metavar="S",
+        help="before them, not counted (default: 1)")  # fmt: skip
+    add("--timeout", type=_seconds, default=30.0, metavar="S",
+        help="of what processes and broker are asked (default: 30)")  # fmt: skip
+    add("--deadline", type=_seconds, default=300.0, metavar="S",
+        help="of filling and of emptying a queue (default: 300)")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; see the description for the exit status."""
+    from amqp1_driver.bench.children import Trouble
+
+    try:
+        with _terminable():
+            return _bench(args)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (Trouble, OSError) as error:
+        print(f"amqp1 bench-flow: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"amqp1 bench-flow: {error}", file=sys.stderr)
+        return 2
+
+
+def scenarios(args: argparse.Namespace) -> list[Flow]:
+    """All combinations of kinds, threads and sizes."""
+    return [
+        Flow(kind, threads, args.quorum_threads, size, args.seconds, args.waiting,
+             args.prefetch)
+        for kind in args.scenarios or flows.KINDS
+        for threads in args.threads
+        for size in args.size
+    ]
+
+
+def entries(args: argparse.Namespace) -> list[plan.Entry]:
+    """The drivers with their options; ValueError for others than amqp: and rabbit:."""
+    given = plan.unique(args.compare or flows.defaults())
+    more = plan.with_options(given, args.option)
+    return flows.with_basics(given, more)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from amqp1_driver.bench.flow import node
+    from amqp1_driver.bench.flow.session import Session
+    from amqp1_driver.bench.run import Limits
+
+    drivers = entries(args)
+    limits = Limits(args.warmup, args.timeout, start=args.timeout, deadline=args.deadline)
+    with node.started(args.bus, args.fsync) as place:
+        session = Session(drivers, scenarios(args), args.rounds, place, limits)
+        try:
+            session.play()
+        finally:
+            _write(args.json, session.document)
+    return int(not session.spotless if args.strict else session.failed)
+
+
+def _scenario(text: str) -> str:
+    if text not in flows.KINDS:
+        raise ValueError(f"{text!r} is none of {', '.join(flows.KINDS)}")
+    return text
+
+
+def _whole(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
+
+
+def _milliseconds(text: str) -> float:
+    return 0.0 if text == "0" else _seconds(text)
