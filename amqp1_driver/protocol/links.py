@@ -37,24 +37,25 @@ from amqp1_driver.protocol.states import LinkState
 LOG = logging.getLogger(__name__)
 
 
-#: RabbitMQ ends a session at its 257th link
+#: RabbitMQ ends a session at its 257th link, and proton, here as in many peers, looks through
+#: all links of a session at each attach
 LINKS_PER_SESSION = 200
 
 
 class Sessions:
-    """Hands out sessions: one for all senders, one or more for receivers.
+    """Hands out sessions: one or more for senders, the same for receivers.
 
     A session that the peer ended is replaced at the next request.
     """
 
     def __init__(self, engine: Engine, per_receiver: bool, limit: int) -> None:
         self._engine = engine
-        self._links_each = 1 if per_receiver else LINKS_PER_SESSION
-        # one is the senders', one the reply link's and management's
-        self._limit = max(1, limit - 2)
+        self._receivers_each = 1 if per_receiver else LINKS_PER_SESSION
+        # one is the reply link's and management's
+        self._limit = limit - 1
         self._shared: dict[str, EngineSession] = {}
+        self._senders: list[EngineSession] = []
         self._receivers: list[EngineSession] = []
-        self._next = 0
 
     def shared(self, use: str) -> EngineSession:
         session = self._shared.get(use)
@@ -62,15 +63,29 @@ class Sessions:
             session = self._shared[use] = self._engine.session()
         return session
 
+    def for_sender(self) -> EngineSession:
+        self._forget_ended()
+        return self._chosen(self._senders, LINKS_PER_SESSION,
+                            self._limit - len(self._receivers))
+
     def for_receiver(self) -> EngineSession:
+        self._forget_ended()
+        # one is left for senders
+        return self._chosen(self._receivers, self._receivers_each,
+                            self._limit - max(1, len(self._senders)))
+
+    def _forget_ended(self) -> None:
+        self._senders = [s for s in self._senders if not s.ended]
         self._receivers = [s for s in self._receivers if not s.ended]
-        free = [s for s in self._receivers if s.links < self._links_each]
-        if free:
-            return free[0]
-        if len(self._receivers) < self._limit:
-            self._receivers.append(self._engine.session())
-            return self._receivers[-1]
-        return min(self._receivers, key=lambda s: s.links)
+
+    def _chosen(self, sessions: list[EngineSession], each: int, limit: int) -> EngineSession:
+        free = next((s for s in sessions if s.links < each), None)
+        if free is not None:
+            return free
+        if not sessions or len(sessions) < limit:
+            sessions.append(self._engine.session())
+            return sessions[-1]
+        return min(sessions, key=lambda s: s.links)
 
 
 class Gate:
@@ -109,19 +124,22 @@ class Links:
 
     def send(self, op: Operation) -> None:
         """Route one operation; it has been encoded for some generation."""
-        if op.generation != self.context.generation:
-            op.bind(self.context, self._scheduler.now())
+        context = self.context
+        if op.generation != context.generation:
+            op.bind(context, self._scheduler.now())
+        address = op.address
         if isinstance(op, Request):
             if self._provisioner is not None:
-                node = self.context.node(op.destination)
+                node = context.node(op.destination)
                 if node.declare and not self._provisioner.known(node):
                     self._wait_for_node(op, node)
                     return
-            address = None if self._by_relay(op) else op.address
-        else:
-            address = None if self.context.profile.anonymous_replies else op.address
+            if (context.profile.anonymous or op.mandatory) and self._by_relay(op):
+                address = None
+        elif context.profile.anonymous_replies:
+            address = None
         sender = self._senders.get(address)
-        if sender is None or sender.state is LinkState.DETACHED:
+        if sender is None or sender.machine.state is LinkState.DETACHED:
             sender = self._attach_sender(address)
         self._busy[sender] = None
         sender.submit(op)
@@ -137,7 +155,7 @@ class Links:
         self._names += 1
         sender = Sender(self._scheduler, self.context.host, self._retry, address,
                         f"send.{self._names}.{address or 'any'}",
-                        lambda: self._sessions.shared("senders"),
+                        self._sessions.for_sender,
                         resend_released=self._settings.resend_released,
                         on_returned=self._returned)
         self._senders[address] = sender

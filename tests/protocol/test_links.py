@@ -274,6 +274,13 @@ def test_sessions_can_be_ended_again_and_again(world):
     assert world.state == "ready"
 
 
+def test_senders_share_a_session_up_to_200_links(world):
+    for number in range(450):
+        assert world.cast(f"t{number}").future.done
+    counts = [len(session.links) for session in world.core.sessions.values()]
+    assert counts == [1, 200, 200, 50]  # the first is for replies
+
+
 # -- receivers ----------------------------------------------------------------------------------
 
 
