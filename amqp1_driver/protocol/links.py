@@ -124,22 +124,19 @@ class Links:
 
     def send(self, op: Operation) -> None:
         """Route one operation; it has been encoded for some generation."""
-        context = self.context
-        if op.generation != context.generation:
-            op.bind(context, self._scheduler.now())
-        address = op.address
+        if op.generation != self.context.generation:
+            op.bind(self.context, self._scheduler.now())
         if isinstance(op, Request):
             if self._provisioner is not None:
-                node = context.node(op.destination)
+                node = self.context.node(op.destination)
                 if node.declare and not self._provisioner.known(node):
                     self._wait_for_node(op, node)
                     return
-            if (context.profile.anonymous or op.mandatory) and self._by_relay(op):
-                address = None
-        elif context.profile.anonymous_replies:
-            address = None
+            address = None if self._by_relay(op) else op.address
+        else:
+            address = None if self.context.profile.anonymous_replies else op.address
         sender = self._senders.get(address)
-        if sender is None or sender.machine.state is LinkState.DETACHED:
+        if sender is None or sender.state is LinkState.DETACHED:
             sender = self._attach_sender(address)
         self._busy[sender] = None
         sender.submit(op)
