@@ -62,10 +62,13 @@ class Client:
     def __init__(self, hosts: tuple[Host, ...], settings: Settings, virtual_host: str | None,
                  default_exchange: str | None) -> None:
         self.settings = settings
+        self._pre_settled = settings.pre_settled
+        self._compresses = settings.compression
         self._prefix = secrets.token_hex(8)
         self._ids = itertools.count(1)
         self._context: BusContext | None = None
-        self._dead_loop = False
+        #: whether the I/O thread has ended by an error
+        self.dead = False
         self._replies_under_way: set[Reply] = set()
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
@@ -105,11 +108,6 @@ class Client:
             LOG.error("The I/O thread did not end within %s s", timeout)
 
     @property
-    def dead(self) -> bool:
-        """Whether the I/O thread has ended by an error."""
-        return self._dead_loop
-
-    @property
     def context(self) -> BusContext | None:
         """The connection as it is now; None while there is none."""
         return self._context
@@ -121,7 +119,7 @@ class Client:
         error = exceptions.LoopDied(f"{exceptions.LoopDied.summary}: {cause!r}",
                                     host=self._hosts)
         error.__cause__ = cause
-        self._dead_loop = True
+        self.dead = True
         self._context = None
         self._connection.abort(error)
 
@@ -140,11 +138,14 @@ class Client:
         :raises AmqpError: see ``exceptions``
         """
         now = time.monotonic()
-        deadline = Deadline.after(timeout, now)
-        body, gzip = self._compress(body)
-        op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body, deadline,
-                     self._retry(retry), Future(self._loop.release), gzip=gzip,
-                     settled=kind.value in self.settings.pre_settled and not mandatory,
+        gzip = False
+        if self._compresses:
+            body, gzip = codec.compress(body, self.settings.compression_threshold)
+        op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body,
+                     Deadline(now + timeout), self._retry(retry), Future(self._loop.release),
+                     gzip=gzip,
+                     settled=bool(self._pre_settled) and kind.value in self._pre_settled
+                     and not mandatory,
                      ttl=kind is Kind.CALL, mandatory=mandatory)
         context = self._context
         if context is not None:
@@ -214,26 +215,23 @@ class Client:
             return False
         return True
 
-    def _compress(self, body: bytes) -> tuple[bytes, bool]:
-        if not self.settings.compression:
-            return body, False
-        return codec.compress(body, self.settings.compression_threshold)
-
     # -- replying ----------------------------------------------------------------
 
     def reply(self, address: str, correlation_id: bytes, message_id: str, body: bytes) -> None:
         """Send a reply without waiting, unless too many are under way.  Never raises."""
         now = time.monotonic()
-        if self._is_dead(address, now):
+        if self._dead and self._is_dead(address, now):
             LOG.error("Reply to message %s dropped: its address %s on %s was found dead before",
                       message_id, address, self._hosts)
             return
         timeout = self.settings.default_reply_timeout
-        body, gzip = self._compress(body)
+        gzip = False
+        if self._compresses:
+            body, gzip = codec.compress(body, self.settings.compression_threshold)
         op = Reply(Kind.REPLY, address, correlation_id, message_id, body,
-                   Deadline.after(timeout, now),
+                   Deadline(now + timeout),
                    self._retry(self.settings.default_reply_retry), gzip=gzip,
-                   settled=Kind.REPLY.value in self.settings.pre_settled,
+                   settled=bool(self._pre_settled) and Kind.REPLY.value in self._pre_settled,
                    on_end=self._reply_ended)
         gate: Future[None] | None = None
         if len(self._replies_under_way) >= self.settings.reply_backlog:

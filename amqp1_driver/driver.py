@@ -134,7 +134,9 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
     def _result(self, reply: codec.Message) -> Any:
         try:
-            body = codec.decompress(reply.body, reply.content_encoding)
+            body = reply.body
+            if reply.content_encoding:
+                body = codec.decompress(body, reply.content_encoding)
             return codec.load_reply(body, self._allowed_remote_exmods)
         except exceptions.DecodeError as error:
             raise exceptions.to_oslo(error, with_timeout=False) from error

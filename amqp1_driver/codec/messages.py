@@ -33,6 +33,7 @@ _NULL_BODY = _AMQP_VALUE + NULL
 
 # Body prefixes for short strings and binaries (str8 0xa1, vbin8 0xa0), by length.
 _STRING8 = tuple(_AMQP_VALUE + bytes((0xA1, size)) for size in range(256))
+_STR8 = tuple(bytes((0xA1, size)) for size in range(256))
 _BINARY8 = tuple(_AMQP_VALUE + bytes((0xA0, size)) for size in range(256))
 _pack_body = struct.Struct(">3sBI").pack
 # Descriptor, list32 with size and count, then a str8 with its length: the message-id.
@@ -126,7 +127,9 @@ class Template:
 
 def _reply_properties(address: str, correlation_id: bytes, gzip: bool) -> bytes:
     # null message-id and user-id, to, null subject and reply-to, correlation-id
-    fields = b"\x40\x40" + text(address) + b"\x40\x40" + correlation_id
+    to = address.encode()
+    to = _STR8[len(to)] + to if len(to) < 256 else variable(0xA1, to)
+    fields = b"\x40\x40" + to + b"\x40\x40" + correlation_id
     if gzip:
         fields += NULL + _GZIP
     return _pack_properties(_LIST32, len(fields) + 4, 8 if gzip else 6) + fields
@@ -142,14 +145,10 @@ def encode_reply(
         with the very type and width it came with.
     :param body, ttl_ms, gzip: as for ``Template.request``.
     """
-    return b"".join(
-        (
-            _header(False, ttl_ms),
-            _reply_properties(address, correlation_id, gzip),
-            _body_prefix(len(body), gzip),
-            body,
-        )
-    )
+    size = len(body)
+    prefix = _STRING8[size] if size < 256 and not gzip else _body_prefix(size, gzip)
+    properties = _reply_properties(address, correlation_id, gzip)
+    return b"".join((_header(False, ttl_ms) if ttl_ms else b"", properties, prefix, body))
 
 
 def encode_heartbeat(address: str, correlation_id: bytes, ttl_ms: int) -> bytes:

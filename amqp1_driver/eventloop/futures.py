@@ -14,7 +14,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from amqp1_driver.eventloop.errors import Cancelled
 
@@ -61,10 +61,16 @@ class Future(Generic[T]):
 
     def set_result(self, value: T) -> bool:
         """Complete with a value; False if it was completed or cancelled before."""
-        if not self._claim():
+        try:  # as _claim() and _finish(), in line: it is called for every message
+            self._claims.pop()
+        except IndexError:
             return False
         self._value = value
-        self._finish()
+        self._done = True
+        if self._release is None:
+            self._gate.release()
+        else:
+            self._release(self._gate)
         return True
 
     def set_exception(self, error: BaseException) -> bool:
@@ -108,10 +114,10 @@ class Future(Generic[T]):
             cancel() then tells whether a result came in meanwhile.
         :raises Cancelled: cancel() was called.
         """
-        if not self.wait(timeout):
+        if not (self._done or self.wait(timeout)):
             raise TimeoutError(f"no result within {timeout} s")
         if self._error is None:
-            return cast(T, self._value)
+            return self._value  # type: ignore[return-value]
         try:
             raise self._error
         finally:

@@ -13,6 +13,7 @@
 """The I/O thread: one loop over descriptors, timers and the mailbox."""
 
 import logging
+import math
 import os
 import threading
 import time
@@ -76,6 +77,8 @@ class EventLoop:
         self._gates: list[Any] = []
         self._later: list[Callback] = []
         self._linger = False
+        # when the earliest timer was due as the loop last looked
+        self._due = 0.0
         self._on_death: deque[Callable[[BaseException], object]] = deque()
         self._resources: dict[Resource, None] = {}
         self._cause: BaseException | None = None
@@ -165,7 +168,7 @@ class EventLoop:
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
-        if self.in_loop():
+        if self._ident == threading.get_ident():
             self._mailbox.post(fn, op)  # only this thread could make room
         else:
             self._mailbox.put(fn, op, timeout)
@@ -312,8 +315,11 @@ class EventLoop:
             return  # a green thread goes on in the child of a fork
         if events:
             self._dispatch(events, self._waker)
-        self._timers.run_due(time.monotonic())
-        self._mailbox.drain(_BATCH)
+        # no sooner than that, and timers set since then are for the next turn
+        if (now := time.monotonic()) >= self._due:
+            self._timers.run_due(now)
+        if self._mailbox.entries:
+            self._mailbox.drain(_BATCH)
         for hook in self._before_sleep:
             hook()
         if self._later:
@@ -335,20 +341,22 @@ class EventLoop:
 
     def _patience(self) -> float | None:
         """How long the poller may wait: 0 when there is work, None for ever."""
+        due = self._timers.next_deadline()
+        self._due = math.inf if due is None else due
         linger = self._linger
         if not self._mailbox.fall_asleep(linger):
             return 0
         self._linger = False
-        deadline = self._timers.next_deadline()
-        if deadline is None:
+        if due is None:
             return NAP if linger else None
-        patience = max(0.0, deadline - time.monotonic())
+        patience = max(0.0, due - time.monotonic())
         return min(patience, NAP) if linger else patience
 
     def _dispatch(self, events: list[tuple[int, int]], waker: Waker) -> None:
         # All lookups come before the first callback: a descriptor number that is closed and
         # opened again meanwhile must not get the events of its predecessor.
-        ready = [(self._registrations.get(fd), mask) for fd, mask in events]
+        registrations = self._registrations
+        ready = [(registrations.get(fd), mask) for fd, mask in events]
         for registration, mask in ready:
             if registration is None:
                 waker.clear(self._read_wakeups)

@@ -38,14 +38,15 @@ class Mailbox:
     def __init__(self, capacity: int, wake: Callable[[], object]) -> None:
         self._capacity = capacity
         self._wake = wake
-        self._entries: deque[Entry] = deque()
+        #: what waits to be run
+        self.entries: deque[Entry] = deque()
         self._waiters: deque[Any] = deque()  # locks, released one by one as room appears
         self._sleeping = False
         self._napping = False
         self._closed: tuple[str, BaseException | None] | None = None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def closed(self) -> bool:
         """True once close() has begun."""
@@ -58,7 +59,7 @@ class Mailbox:
         """
         if self._closed is not None:
             raise LoopClosed(*self._closed)
-        self._entries.append((fn, op))
+        self.entries.append((fn, op))
         if self.closed():
             self._abort_leftovers()  # closed between the check and the append
         elif self._sleeping:
@@ -71,7 +72,7 @@ class Mailbox:
         """
         if self._closed is not None:
             raise LoopClosed(*self._closed)
-        self._entries.append((fn, op))
+        self.entries.append((fn, op))
         if self.closed():
             self._abort_leftovers()
         elif self._sleeping and not self._napping:
@@ -83,7 +84,7 @@ class Mailbox:
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
-        if len(self._entries) >= self._capacity or self._waiters:
+        if len(self.entries) >= self._capacity or self._waiters:
             self._wait_for_room(timeout)
         self.post(fn, op)
 
@@ -106,7 +107,7 @@ class Mailbox:
                 return
 
     def _full(self) -> bool:
-        return len(self._entries) >= self._capacity
+        return len(self.entries) >= self._capacity
 
     def _withdraw(self, gate: Any) -> bool:
         """Leave the queue of waiters; False if room had been granted already."""
@@ -118,7 +119,7 @@ class Mailbox:
 
     def _grant(self) -> None:
         """Let as many waiters go on as there is room."""
-        for _ in range(self._capacity - len(self._entries)):
+        for _ in range(self._capacity - len(self.entries)):
             try:
                 gate = self._waiters.popleft()
             except IndexError:
@@ -130,7 +131,7 @@ class Mailbox:
 
         An exception of an operation ends the loop; the operation is aborted first.
         """
-        entries = self._entries
+        entries = self.entries
         count = min(limit, len(entries))
         for _ in range(count):
             fn, op = entries.popleft()
@@ -150,7 +151,7 @@ class Mailbox:
         """
         self._napping = nap
         self._sleeping = True
-        if self._entries:
+        if self.entries:
             self._sleeping = False
             return False
         return True
@@ -173,13 +174,13 @@ class Mailbox:
 
     def discard(self) -> None:
         """Forget everything without aborting: for the child of a fork."""
-        self._entries.clear()
+        self.entries.clear()
         self._waiters.clear()
 
     def _abort_leftovers(self) -> None:
-        while self._entries:
+        while self.entries:
             try:
-                _, op = self._entries.popleft()
+                _, op = self.entries.popleft()
             except IndexError:
                 return  # another thread was faster
             if self._closed is not None:  # a new exception each: threads share no traceback

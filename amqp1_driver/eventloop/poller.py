@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from amqp1_driver.eventloop import runtime
 
+# The values of epoll's EPOLLIN and EPOLLOUT, so that its answers need no translation.
 READ = 1
-WRITE = 2
+WRITE = 4
 
 _MAX_EVENTS = 64
 
@@ -60,6 +61,8 @@ class Waker:
 
     def wake(self) -> None:
         """Make the poller return. Any thread; does nothing after close()."""
+        if self._pending:
+            return  # the loop clears it before it looks for work
         with self._lock:
             if not (self._closed or self._pending):
                 # No bytecode boundary at which a signal handler could raise lies between
@@ -124,16 +127,16 @@ class EpollPoller:
     def add_waker(self, fd: int) -> bool:
         # Edge-triggered, each wake-up is an event by itself. Reading would be one more system
         # call that gives up the interpreter's lock for each wake-up.
-        self._epoll.register(fd, _EPOLLIN | _EPOLLET)
+        self._epoll.register(fd, READ | _EPOLLET)
         self._masks[fd] = READ
         return False
 
     def add(self, fd: int, mask: int) -> None:
-        self._epoll.register(fd, _to_epoll(mask))
+        self._epoll.register(fd, mask)
         self._masks[fd] = mask
 
     def change(self, fd: int, mask: int) -> None:
-        self._epoll.modify(fd, _to_epoll(mask))
+        self._epoll.modify(fd, mask)
         self._masks[fd] = mask
 
     def remove(self, fd: int) -> None:
@@ -141,24 +144,21 @@ class EpollPoller:
         self._epoll.unregister(fd)
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        events = self._epoll.poll(timeout, _MAX_EVENTS)
-        return [(fd, self._from_epoll(fd, bits)) for fd, bits in events]
+        events: list[tuple[int, int]] = self._epoll.poll(timeout, _MAX_EVENTS)
+        for _, bits in events:
+            if bits & ~(READ | WRITE):
+                return [(fd, self._from_epoll(fd, bits)) for fd, bits in events]
+        return events
 
     def close(self) -> None:
         self._epoll.close()
 
     def _from_epoll(self, fd: int, bits: int) -> int:
-        if bits & (_EPOLLERR | _EPOLLHUP):
-            return self._masks[fd]
-        return (READ if bits & _EPOLLIN else 0) | (WRITE if bits & _EPOLLOUT else 0)
+        return self._masks[fd] if bits & (_EPOLLERR | _EPOLLHUP) else bits & (READ | WRITE)
 
 
 # The values of the kernel's interface: eventlet takes the names away from the select module.
-_EPOLLIN, _EPOLLOUT, _EPOLLERR, _EPOLLHUP, _EPOLLET = 0x1, 0x4, 0x8, 0x10, 1 << 31
-
-
-def _to_epoll(mask: int) -> int:
-    return (_EPOLLIN if mask & READ else 0) | (_EPOLLOUT if mask & WRITE else 0)
+_EPOLLERR, _EPOLLHUP, _EPOLLET = 0x8, 0x10, 1 << 31
 
 
 class SelectPoller:

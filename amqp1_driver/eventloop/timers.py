@@ -81,8 +81,13 @@ class TimerQueue:
 
     def next_deadline(self) -> float | None:
         """When the earliest pending timer is due, None without one."""
-        self._pop_dead()
-        return self._heap[0].when if self._heap else None
+        heap = self._heap
+        while heap:
+            if heap[0]._fn is not None:
+                return heap[0].when
+            heapq.heappop(heap)
+            self._dead -= 1
+        return None
 
     def run_due(self, now: float) -> int:
         """Call what is due at ``now``, earliest first; the number of calls.
@@ -104,11 +109,6 @@ class TimerQueue:
                 fn()
                 count += 1
         return count
-
-    def _pop_dead(self) -> None:
-        while self._heap and not self._heap[0].active:
-            heapq.heappop(self._heap)
-            self._dead -= 1
 
     def _cancelled(self) -> None:
         self._dead += 1

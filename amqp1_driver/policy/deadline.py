@@ -13,14 +13,13 @@
 """Deadlines as points in time, on a clock that the caller owns."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: The longest time-to-live of a message, in milliseconds (AMQP 1.0 3.2.1: uint).
 _MAX_TTL_MS = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Deadline:
+class Deadline(NamedTuple):
     """Until when something must be done; immutable, any thread.
 
     at: seconds on the monotonic clock that ``now`` is read from as well; infinity for never.
@@ -47,6 +46,9 @@ class Deadline:
         At least 1, because 0 means to a bus that the message lives for ever; so it is
         returned only for a deadline that never comes.
         """
-        if math.isinf(self.at):
-            return 0
-        return min(max(1, math.ceil(self.remaining(now) * 1000)), _MAX_TTL_MS)
+        left = (self.at - now) * 1000
+        if left <= 1:
+            return 1
+        if left > _MAX_TTL_MS:
+            return 0 if left == math.inf else _MAX_TTL_MS
+        return math.ceil(left)

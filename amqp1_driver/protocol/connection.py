@@ -33,7 +33,7 @@ from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
 from amqp1_driver.protocol.link import Cancellable, Scheduler
-from amqp1_driver.protocol.operation import Kind, Operation, Request, expired
+from amqp1_driver.protocol.operation import Operation, expired
 from amqp1_driver.protocol.receiver import Delivery, Subscription
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
 from amqp1_driver.protocol.upkeep import Upkeep
@@ -96,6 +96,8 @@ class Connection:
                             settings.connection_retry_interval_max))
         self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
         self._generation: Generation | None = None
+        #: the generation while the state is READY
+        self._ready: Generation | None = None
         self._subscriptions: dict[Subscription, None] = {}
         self._waiting = WaitingRoom()
         self._timer: Cancellable | None = None
@@ -125,13 +127,18 @@ class Connection:
         return "; ".join(part for part in parts if part)
 
     def start(self) -> None:
-        self._machine.fire(_Event.START)
+        self._fire(_Event.START)
         self._connect()
 
     def send(self, op: Operation) -> None:
         """Send as soon as possible; the operation is completed or fails, once."""
         try:
-            self._send(op)
+            if self._ready is not None and not op.finished and self.port.now() < op.deadline.at:
+                self._ready.send(op)
+                if not self._upkeep.watching:
+                    self._upkeep.watch()
+            else:
+                self._send(op)
         except Exception as error:
             # one message that can't be sent must not cost the loop
             LOG.exception("Message %s to %s could not be sent", op.message_id, op.address)
@@ -149,12 +156,7 @@ class Connection:
             op.fail(exceptions.Closed("the transport is closed", host=self.host,
                                       address=op.address, message_id=op.message_id))
             return
-        if self.state is _State.READY and self._generation is not None:
-            if op.kind is Kind.CALL and isinstance(op, Request):
-                self._generation.replies.expect(op)
-            self._generation.send(op)
-        else:
-            self._waiting.add((op,))
+        self._waiting.add((op,))
         if not self._upkeep.watching:
             self._upkeep.watch()
 
@@ -188,7 +190,7 @@ class Connection:
         """Close in order; ``on_closed`` is called when it is done or took too long."""
         self._on_closed.append(on_closed)
         open_before = self._generation is not None and self.engine is not None
-        self._machine.fire(_Event.CLOSE)
+        self._fire(_Event.CLOSE)
         self._stop_timer()
         error = exceptions.Closed("the transport was closed", host=self.host)
         self._waiting.fail_all(error)
@@ -218,7 +220,7 @@ class Connection:
 
     def transport_up(self) -> None:
         """TCP and TLS stand: begin AMQP."""
-        self._machine.fire(_Event.TRANSPORT_UP)
+        self._fire(_Event.TRANSPORT_UP)
         host = self._failover.current
         self._first = b""
         self.port.virtual_host = self._virtual_host.hostname
@@ -248,8 +250,8 @@ class Connection:
             return 0.0
         deadline = 0.0
         try:
-            if self._generation is not None:
-                self._generation.replies.settle()
+            if self._ready is not None and self._ready.replies.unsettled:
+                self._ready.replies.settle()
             deadline = self.engine.process(self.port.now())
         except Exception as error:
             LOG.exception("Connection to %s is given up after an internal error", self.host)
@@ -268,7 +270,7 @@ class Connection:
             self._redial = True
             self._loss = exceptions.ConnectionLost("virtual host is named anew", host=self.host)
             return
-        self._machine.fire(_Event.OPENED)
+        self._fire(_Event.OPENED)
         self._generation = Generation(self, self.engine, peer)
         self._generation.attach_replies()
 
@@ -284,7 +286,7 @@ class Connection:
         """The reply address is known: everything may go out."""
         if self.state is not _State.ATTACHING or self._generation is None:
             return
-        self._machine.fire(_Event.REPLY_ATTACHED)
+        self._fire(_Event.REPLY_ATTACHED)
         self._stop_timer()
         self._failover = failover.succeeded(self._failover)
         self.last_error = None
@@ -301,12 +303,17 @@ class Connection:
         """The reply link has gone while the connection lives: it is being rebuilt."""
         if self.state is not _State.READY or self._generation is None:
             return
-        self._machine.fire(_Event.REPLY_LOST)
+        self._fire(_Event.REPLY_LOST)
         self._on_ready(None)
         self._hold(self._generation.take_pending())
         self._arm_deadline()
 
     # -- inner ---------------------------------------------------------------------
+
+    def _fire(self, event: ConnectionEvent) -> ConnectionState:
+        state = self._machine.fire(event)
+        self._ready = self._generation if state is _State.READY else None
+        return state
 
     def give_up(self, error: exceptions.AmqpError) -> None:
         """Something without which the connection is of no use has failed."""
@@ -344,7 +351,7 @@ class Connection:
             error = diagnosis.while_opening(error, self.settings, self._first)
             self._virtual_host.refused()
         established = self.state is _State.READY
-        state = self._machine.fire(_Event.LOST)
+        state = self._fire(_Event.LOST)
         if state is _State.CLOSED:
             error = exceptions.Closed("the transport was closed", host=self.host)
         self.port.disconnect()
@@ -382,7 +389,7 @@ class Connection:
 
     def _retry(self) -> None:
         self._timer = None
-        self._machine.fire(_Event.RETRY)
+        self._fire(_Event.RETRY)
         self._connect()
 
     def _closed(self, error: exceptions.AmqpError) -> None:

@@ -96,16 +96,17 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
         if self._pn_sasl is not None and not self._sasl_done:
             _ = self.has_output  # proton says that SASL has failed only when asked for output
         busy = self.path.pump(self)
-        deadline = self._next_deadline
-        if busy or self._error or not deadline or now >= deadline or now >= self._ticks.due:
+        ticks, deadline = self._ticks, self._next_deadline
+        if busy or self._error or not deadline or now >= deadline or now >= ticks.due:
             # SASL, timers, tick, end of connection: rare, so left to pyngus
             deadline = super().process(now)
             if self._pn_transport is not None:
-                self._ticks.ticked(self._pn_transport, now)
+                ticks.ticked(self._pn_transport, now)
         else:
-            self._ticks.passed_over(now)
-        self._bury()
-        return self._ticks.sooner(float(deadline))
+            ticks.passed_over(now)
+        if self._retired:
+            self._bury()
+        return ticks.sooner(float(deadline))
 
     def dispatch(self, pn_event: Any) -> None:
         """pyngus's own treatment of one event, in its order."""
@@ -183,12 +184,11 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     def process(self, now: float) -> float:
         """Handle what has happened; returns when to be called again (0: no matter)."""
-        return float(self._connection.process(now))
+        return self._connection.process(now)  # type: ignore[no-any-return]
 
     def output(self) -> memoryview | None:
         """What is to be sent next; valid until :meth:`output_written`."""
-        data: memoryview | None = self.path.output(self._connection)
-        return data
+        return self.path.output(self._connection)  # type: ignore[no-any-return]
 
     def output_written(self, count: int) -> None:
         self.path.output_written(self._connection, count)

@@ -125,7 +125,7 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
 
     @property
     def credit(self) -> int:
-        return int(self.path.credit(self))
+        return self.path.credit(self)  # type: ignore[no-any-return]
 
     @property
     def target(self) -> str | None:
@@ -162,7 +162,7 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
 
     def settle(self, key: int, outcome: Outcome) -> bool:
         """Settle a delivery with an outcome; False if it is no longer known."""
-        return bool(self.path.settle(self, key, outcome))
+        return self.path.settle(self, key, outcome)  # type: ignore[no-any-return]
 
     def drain(self) -> None:
         """Ask the peer to use up or give back its credit (2.6.7)."""

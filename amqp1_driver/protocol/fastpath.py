@@ -65,7 +65,8 @@ _STATES = {
     Outcome.MODIFIED: lib.PN_MODIFIED,
 }
 _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
-_DONE = Disposition(Outcome.ACCEPTED)
+_ACCEPT = Outcome.ACCEPTED
+_DONE = Disposition(_ACCEPT)
 _SCRATCH_SIZE = 65536
 #: bytes handed to the socket at a time
 _OUTPUT_SIZE = 262144
@@ -157,7 +158,7 @@ def unlink(connection: Any, link: Any) -> None:
 
 
 def credit(link: Any) -> int:
-    return int(_credit(link.impl))
+    return _credit(link.impl)  # type: ignore[no-any-return]
 
 
 def send(link: Any, data: bytes, settled: bool) -> Any:
@@ -183,7 +184,7 @@ def forget(link: Any, key: Any) -> None:
 
 def _outgoing(link: Any, pointer: Any) -> None:
     state = _remote_state(pointer)
-    if state not in _OUTCOMES and not _settled(pointer):
+    if state != _ACCEPTED and state not in _OUTCOMES and not _settled(pointer):
         return
     if link.unsettled.pop(pointer, None) is None:
         return
@@ -215,14 +216,14 @@ def _text(pointer: Any) -> str | None:
 
 
 def _incoming(link: Any, pointer: Any) -> None:
-    if _aborted(pointer):
+    size = _pending(pointer)
+    impl = link.impl
+    if size <= 1 and _aborted(pointer):  # of which proton says that there is one byte
         _settle(pointer)
-        _flow(link.impl, 1)  # it has cost a credit, and the owner never sees it
+        _flow(impl, 1)  # it has cost a credit, and the owner never sees it
         return
     if not _readable(pointer) or _partial(pointer):
         return
-    size = _pending(pointer)
-    impl = link.impl
     if size <= _SCRATCH_SIZE:
         memory, view = link.scratch
         _recv(impl, memory, size)
@@ -251,8 +252,11 @@ def settle(link: Any, key: int, outcome: Outcome) -> bool:
     pointer = link.unsettled.pop(key, None)
     if pointer is None:
         return False
-    if outcome is Outcome.MODIFIED:
-        lib.pn_disposition_set_failed(lib.pn_delivery_local(pointer), True)
-    _update(pointer, _STATES[outcome])
+    if outcome is _ACCEPT:
+        _update(pointer, _ACCEPTED)
+    else:
+        if outcome is Outcome.MODIFIED:
+            lib.pn_disposition_set_failed(lib.pn_delivery_local(pointer), True)
+        _update(pointer, _STATES[outcome])
     _settle(pointer)
     return True

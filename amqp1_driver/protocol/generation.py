@@ -31,7 +31,7 @@ from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.link import Scheduler
 from amqp1_driver.protocol.links import Links, Sessions
-from amqp1_driver.protocol.operation import Operation
+from amqp1_driver.protocol.operation import Kind, Operation
 from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.protocol.receiver import Subscription
 from amqp1_driver.protocol.reply import Replies
@@ -119,6 +119,8 @@ class Generation:
 
     def send(self, op: Operation) -> None:
         assert self._links is not None
+        if op.kind is Kind.CALL:
+            self.replies.expect(op)  # type: ignore[arg-type]  # which only requests are
         self._links.send(op)
 
     def subscribe(self, subscription: Subscription) -> None:

@@ -58,50 +58,50 @@ class Link:
         self.host = host
         self.address: str | None = None
         self.link: Any = None
-        self._machine = Machine(LINK, LinkState.DETACHED)
+        self.machine = Machine(LINK, LinkState.DETACHED)
         self._retry = self._fresh = retry
         self._timer: Cancellable | None = None
         self._engine: Engine | None = None
 
     @property
     def state(self) -> LinkState:
-        return self._machine.state
+        return self.machine.state
 
     @property
     def attached(self) -> bool:
-        return self._machine.state is LinkState.ATTACHED
+        return self.machine.state is LinkState.ATTACHED
 
     def attach(self, engine: Engine) -> None:
         """Open the link on this physical connection."""
         self._engine = engine
-        self._machine.fire(LinkEvent.ATTACH)
+        self.machine.fire(LinkEvent.ATTACH)
         self.link = self._open(engine)
 
     def detach(self) -> None:
         """Close the link for good."""
         self._stop_timer()
-        self._machine.fire(LinkEvent.DETACH)
+        self.machine.fire(LinkEvent.DETACH)
         if self.link is not None:
             self._release()
-            self._machine.fire(LinkEvent.REMOTE_DETACHED)
+            self.machine.fire(LinkEvent.REMOTE_DETACHED)
 
     def connection_lost(self) -> None:
         """The physical connection is gone and all that was on it."""
         self._stop_timer()
-        self._machine.fire(LinkEvent.CONNECTION_LOST)
+        self.machine.fire(LinkEvent.CONNECTION_LOST)
         self.link = None
         self._engine = None
 
     # -- told by the engine -----------------------------------------------
 
     def link_attached(self) -> None:
-        self._machine.fire(LinkEvent.REMOTE_ATTACHED)
+        self.machine.fire(LinkEvent.REMOTE_ATTACHED)
         self._retry = self._fresh
         self._attached()
 
     def link_detached(self, name: str | None, description: str | None) -> None:
         was_attached = self.attached
-        self._machine.fire(LinkEvent.REMOTE_DETACHED)
+        self.machine.fire(LinkEvent.REMOTE_DETACHED)
         self._release()
         error = exceptions.from_condition(
             name, description, default=exceptions.LinkFailed, host=self.host,
@@ -118,9 +118,9 @@ class Link:
     def _reattach(self) -> None:
         self._timer = None
         if self._engine is None or not self._wanted():
-            self._machine.fire(LinkEvent.DETACH)
+            self.machine.fire(LinkEvent.DETACH)
             return
-        self._machine.fire(LinkEvent.RETRY)
+        self.machine.fire(LinkEvent.RETRY)
         self.link = self._open(self._engine)
 
     def _release(self) -> None:

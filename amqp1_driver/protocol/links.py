@@ -124,19 +124,22 @@ class Links:
 
     def send(self, op: Operation) -> None:
         """Route one operation; it has been encoded for some generation."""
-        if op.generation != self.context.generation:
-            op.bind(self.context, self._scheduler.now())
+        context = self.context
+        if op.generation != context.generation:
+            op.bind(context, self._scheduler.now())
+        address = op.address
         if isinstance(op, Request):
             if self._provisioner is not None:
-                node = self.context.node(op.destination)
+                node = context.node(op.destination)
                 if node.declare and not self._provisioner.known(node):
                     self._wait_for_node(op, node)
                     return
-            address = None if self._by_relay(op) else op.address
-        else:
-            address = None if self.context.profile.anonymous_replies else op.address
+            if (context.profile.anonymous or op.mandatory) and self._by_relay(op):
+                address = None
+        elif context.profile.anonymous_replies:
+            address = None
         sender = self._senders.get(address)
-        if sender is None or sender.state is LinkState.DETACHED:
+        if sender is None or sender.machine.state is LinkState.DETACHED:
             sender = self._attach_sender(address)
         self._busy[sender] = None
         sender.submit(op)

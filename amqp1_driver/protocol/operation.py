@@ -41,6 +41,9 @@ class Stage(enum.Enum):
     DONE = "nothing"
 
 
+_DONE = Stage.DONE
+
+
 class Kind(enum.Enum):
     """The values are those of the option ``pre_settled``."""
 
@@ -125,7 +128,7 @@ class Operation:
 
     @property
     def finished(self) -> bool:
-        return self.stage is Stage.DONE
+        return self.stage is _DONE
 
     def accepted(self) -> None:
         """The peer has taken the message (3.4.2)."""
@@ -173,7 +176,10 @@ class Request(Operation):
 
     def complete(self, value: Any = None) -> None:
         self._end()
-        super().complete(value)
+        self.stage = _DONE
+        self.owner = None
+        if self.future is not None:
+            self.future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
         self._end()
@@ -218,8 +224,11 @@ class Reply(Operation):
         self.generation = context.generation
 
     def complete(self, value: Any = None) -> None:
-        super().complete(value)
-        self._tell(None)
+        self.stage = _DONE
+        self.owner = None
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self, None)
 
     def fail(self, error: BaseException) -> None:
         super().fail(error)

@@ -70,7 +70,7 @@ class Replies(Link):
         self._prepare = prepare
         self._attempt = 0
         #: handed over but not settled yet
-        self._unsettled: list[int] = []
+        self.unsettled: list[int] = []
 
     def expect(self, op: Request) -> None:
         """A call is about to be sent."""
@@ -108,14 +108,14 @@ class Replies(Link):
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on the reply link at %s", self.window.stalls, self.host)
         self._hand_over(data)
-        self._unsettled.append(key)
+        self.unsettled.append(key)
         self.scheduler.linger()
 
     def settle(self) -> None:
         """Accept what has been handed over, one batch later: who made a call often makes
         another at once, and both go out together.
         """
-        keys, self._unsettled = self._unsettled, []
+        keys, self.unsettled = self.unsettled, []
         link = self.link
         if link is None or not keys:
             return
@@ -172,10 +172,10 @@ class Replies(Link):
 
     def connection_lost(self) -> None:
         super().connection_lost()
-        self._unsettled.clear()
+        self.unsettled.clear()
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
-        self._unsettled.clear()
+        self.unsettled.clear()
         self.window.on_detached()
         if was_attached:
             self.fail_waiting(error)

@@ -29,8 +29,11 @@ from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineSender, EngineSession
 from amqp1_driver.protocol.link import Cancellable, Link, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Stage, expired
+from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
+
+_ATTACHED = LinkState.ATTACHED
 
 
 class Sender(Link):
@@ -67,7 +70,8 @@ class Sender(Link):
         """Send now if there is credit, otherwise keep in order."""
         op.owner = self
         link = self.link
-        if not self.pending and self.attached and link is not None and link.credit > 0:
+        if (not self.pending and link is not None and self.machine.state is _ATTACHED
+                and link.credit > 0):
             self._transmit(link, op)
         else:
             self.pending[id(op)] = op
@@ -98,6 +102,8 @@ class Sender(Link):
     def link_credit(self) -> None:
         """The peer granted credit: send what waits, oldest first."""
         link, pending = self.link, self.pending
+        if not pending and self.blocked_since is None:
+            return
         if link is None or not self.attached:
             return
         while pending and link.credit > 0:
@@ -109,7 +115,7 @@ class Sender(Link):
 
     def link_outcome(self, key: Any, disposition: Disposition) -> None:
         op = self.unsettled.pop(key, None)
-        if op is None or op.finished:  # a reply may overtake the outcome of its call
+        if op is None or op.stage is Stage.DONE:  # a reply may overtake the outcome of its call
             return
         if disposition.outcome is Outcome.ACCEPTED:
             op.accepted()

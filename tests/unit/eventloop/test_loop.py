@@ -279,8 +279,8 @@ def test_both_pollers_agree() -> None:
 
 
 def test_the_values_of_epoll_are_the_systems() -> None:
-    assert poller_module._EPOLLIN == select.EPOLLIN
-    assert poller_module._EPOLLOUT == select.EPOLLOUT
+    assert READ == select.EPOLLIN
+    assert WRITE == select.EPOLLOUT
     assert poller_module._EPOLLERR == select.EPOLLERR
     assert poller_module._EPOLLHUP == select.EPOLLHUP
     assert poller_module._EPOLLET == select.EPOLLET
