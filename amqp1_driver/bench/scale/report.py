@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of growth: a row for each n, and by which power of n a column has grown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from amqp1_driver.bench.report import number, table
+from amqp1_driver.bench.scale.figures import exponent
+
+
+class Column(NamedTuple):
+    """One column.
+
+    :param key: of the row; it may be missing
+    :param by: what it is multiplied with
+    :param each: it is shown for each of n; its growth is that of the total
+    :param grows: the next column is the exponent of its growth
+    """
+
+    title: str
+    key: str
+    by: float = 1.0
+    each: bool = False
+    grows: bool = False
+
+
+def _total(title: str, key: str, by: float = 1.0) -> Column:
+    return Column(title, key, by, grows=True)
+
+
+def _each(title: str, key: str, by: float = 1.0) -> Column:
+    return Column(title, key, by, each=True, grows=True)
+
+
+_LOST = Column("lost", "lost")
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "targets": (
+        _total("first s", "first_s"), Column("us each", "first_s", 1e6, each=True),
+        Column("p50 ms", "first_p50_ms"), Column("p99", "first_p99_ms"),
+        _total("then s", "then_s"), Column("us each", "then_s", 1e6, each=True),
+        Column("p50 ms", "then_p50_ms"), Column("p99", "then_p99_ms"),
+        _each("KiB each client", "client_kib"), _each("bus", "bus_kib"),
+        Column("taken", "fewest"), Column("to", "most"), _LOST,
+    ),
+    "listeners": (
+        _total("listen s", "listen_s"), Column("ms each", "listen_s", 1e3, each=True),
+        Column("slowest", "slowest_ms"),
+        _total("calls s", "then_s"), Column("p50 ms", "then_p50_ms"), Column("p99", "then_p99_ms"),
+        Column("Jain", "fairness"),
+        _each("KiB each server", "server_kib"), _each("bus", "bus_kib"),
+        _total("stop s", "stop_s"), Column("wait", "wait_s"),
+        Column("taken", "fewest"), Column("to", "most"), _LOST,
+    ),
+    "outstanding": (
+        _total("gather s", "gather_s"), Column("us each", "gather_s", 1e6, each=True),
+        _total("answer s", "answer_s"), Column("us each", "answer_s", 1e6, each=True),
+        Column("p50 ms", "answer_p50_ms"), Column("p99", "answer_p99_ms"),
+        Column("Jain", "fairness"),
+        _total("threads alone s", "wake_s"),
+        _total("driver's CPU s", "driver_s"), Column("us each", "driver_s", 1e6, each=True),
+        _each("KiB each client", "client_kib"), Column("of it thread", "thread_kib", each=True),
+        _each("bus", "bus_kib"), _LOST,
+    ),
+    "reconnect": (
+        Column("processes", "processes"), Column("bus away s", "away_s"),
+        Column("first s", "first_s"), Column("median", "median_s"), _total("last", "last_s"),
+        Column("attempts each", "attempts"), Column("most in 1 s", "peak_attempts"),
+        _total("bus CPU s", "bus_cpu_s"), Column("ms each", "bus_cpu_s", 1e3, each=True),
+        _each("KiB each client", "client_kib"), _each("bus", "bus_kib"), _LOST,
+    ),
+    "memory": (
+        _each("KiB a link, client", "link_kib"), Column("B of Python", "link_heap", each=True),
+        _each("bus", "bus_link_kib"), _LOST,
+    ),
+}  # fmt: skip
+
+
+def lines(name: str, title: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The table of one scenario, and remarks."""
+    good = [row for row in rows if "trouble" not in row]
+    result = [title]
+    if good:
+        result += table([_head(name), *(_cells(name, good, index) for index in range(len(good)))])
+    for row in rows:
+        result += _remarks(row)
+    return result
+
+
+def _head(name: str) -> list[str]:
+    cells = ["n"]
+    for column in COLUMNS[name]:
+        cells += [column.title, "^n"] if column.grows else [column.title]
+    return cells
+
+
+def _cells(name: str, rows: Sequence[dict[str, Any]], index: int) -> list[str]:
+    row = rows[index]
+    cells = [str(row["n"])]
+    for column in COLUMNS[name]:
+        value = row.get(column.key)
+        if value is not None:
+            value = value * column.by if column.by != 1.0 else value
+            value = value / row["n"] if column.each else value
+        cells.append(number(value))
+        if column.grows:
+            cells.append(_growth(rows, index, column.key))
+    return cells
+
+
+def _growth(rows: Sequence[dict[str, Any]], index: int, key: str) -> str:
+    if not index:
+        return ""
+    before, after = rows[index - 1], rows[index]
+    power = exponent((before["n"], before.get(key)), (after["n"], after.get(key)))
+    return "-" if power is None else f"{power:.2f}"
+
+
+def _remarks(row: dict[str, Any]) -> list[str]:
+    n = f"n = {row['n']}"
+    if "trouble" in row:
+        return [f"{n}: {row['trouble']}"]
+    found = []
+    for key, words in (("errors", ""), ("retried", ", and the client called again")):
+        for kind, error in row.get(key, {}).items():
+            first = (error["first"].splitlines() or [""])[0][:160]
+            found.append(f"{n}: {error['count']} x {kind}{words}: {first}")
+    for who, trend in row.get("resident", {}).items():
+        found.append(f"{n}: resident memory of the {who} per step: "
+                     f"{trend['slope']:+.1f} KiB, {_verdict(trend)}")  # fmt: skip
+    for trend in row.get("heap", {}).values():
+        found.append(f"{n}: Python's memory of the client per step: "
+                     f"{trend['slope']:+.0f} B, {_verdict(trend)}")  # fmt: skip
+    return found
+
+
+def _verdict(trend: dict[str, Any]) -> str:
+    what = "it grows" if trend["grows"] else "no growth"
+    return f"tau {trend['tau']:+.2f}: {what}"

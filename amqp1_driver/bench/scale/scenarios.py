@@ -1,0 +1,301 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One row of each scenario: what is done with n of something, and the figures of it."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from amqp1_driver.bench.children import Trouble, Worker
+from amqp1_driver.bench.scale import figures
+from amqp1_driver.bench.scale.stage import Stage
+from amqp1_driver.testing.proxy import FaultProxy
+
+Row = dict[str, Any]
+
+#: threads of a server that holds calls, beyond the calls
+_SPARE = 8
+#: casts are waited for so long after the last, seconds
+_LATE = 5.0
+#: transports over which the servers of reconnecting clients are spread: one of them is soon back
+_ECHOES = 8
+
+
+def targets(stage: Stage, n: int) -> Row:
+    """Casts to n servers, one after the other; the first to each makes its link."""
+    threads, passes = stage.settings.threads, stage.settings.passes
+    servers = stage.servers(n + 1)
+    (client,) = stage.add("sweep")
+    stage.one(client, "aim", count=1, first=n)
+    stage.one(client, "sweep", what="cast", threads=1, passes=1 + passes)  # connects
+    before, bus_before = stage.one(client, "aim", count=n), stage.bus_kib
+    first = stage.one(client, "sweep", what="cast", threads=threads, passes=1)
+    bus_after = stage.bus_kib
+    then = stage.one(client, "sweep", what="cast", threads=threads, passes=passes)
+    taken = _tally(stage, servers, 1 + passes)[:n]
+    return {
+        "n": n,
+        "first_s": first["took_ns"] / 1e9,
+        "then_s": then["took_ns"] / 1e9 / passes,
+        **_latency("first", _flat(first["times"])),
+        **_latency("then", _flat(then["times"])),
+        "client_kib": _more(first["resident_kib"], before["resident_kib"]),
+        "bus_kib": _more(bus_after, bus_before),
+        "fewest": min(taken), "most": max(taken),
+        **_account(n * (1 + passes), sum(taken), first, then),
+    }  # fmt: skip
+
+
+def listeners(stage: Stage, n: int) -> Row:
+    """n RPC servers in one process on one connection, started, called and stopped."""
+    threads, passes = stage.settings.threads, stage.settings.passes
+    (server,) = stage.add("fleet")
+    before, bus_before = stage.one(server, "listen", count=1, first=n), stage.bus_kib
+    after = stage.one(server, "listen", count=n, first=0)
+    bus_after = stage.bus_kib
+    (client,) = stage.add("sweep")
+    stage.one(client, "aim", count=n + 1)
+    first = stage.one(client, "sweep", what="call", threads=threads, passes=1)
+    then = stage.one(client, "sweep", what="call", threads=threads, passes=passes)
+    taken = _tally(stage, [server], 1 + passes)
+    stopped = stage.one(server, "stop")
+    return {
+        "n": n,
+        "listen_s": sum(after["each_ns"]) / 1e9,
+        "slowest_ms": max(after["each_ns"]) / 1e6,
+        "then_s": then["took_ns"] / 1e9 / passes * n / (n + 1),
+        **_latency("then", _flat(then["times"])),
+        "fairness": figures.jain([statistics.fmean(times) for times in then["times"]]),
+        "server_kib": _more(after["resident_kib"], before["resident_kib"]),
+        "bus_kib": _more(bus_after, bus_before),
+        "stop_s": sum(stopped["each_ns"]) / 1e9, "wait_s": stopped["wait_ns"] / 1e9,
+        "fewest": min(taken), "most": max(taken),
+        **_account((n + 1) * (1 + passes), sum(taken), first, then),
+    }  # fmt: skip
+
+
+def outstanding(stage: Stage, n: int) -> Row:
+    """n calls at once, which the server answers when it has them all."""
+    (server,) = stage.add("fleet", executor=n + _SPARE)
+    stage.one(server, "listen", count=1, first=0)
+    (client,) = stage.add("sweep")
+    stage.one(client, "aim", count=1)
+    stage.one(client, "sweep", what="call", threads=1, passes=1)  # connects
+    idle = stage.one(client, "idle", count=n)
+    before, bus_before = stage.one(client, "rest"), stage.bus_kib
+    began = time.monotonic_ns()
+    stage.one(client, "begin", count=n)
+    gathered = stage.one(server, "gathered", expected=n, seconds=stage.settings.timeout / 2)
+    if gathered["held"] < n:
+        raise Trouble(f"only {gathered['held']} of {n} calls have come to the server")
+    waiting, bus_waiting = stage.one(client, "rest"), stage.bus_kib
+    at = stage.one(server, "release")["at"]
+    done = stage.one(client, "finish")
+    waits = [when - at for _, when in done["returned"]]
+    thread = _more(idle["resident_kib"], before["resident_kib"])
+    return {
+        "n": n,
+        "gather_s": (gathered["at"] - began) / 1e9,
+        "answer_s": max(waits, default=0) / 1e9,
+        **_latency("answer", waits),
+        "fairness": figures.jain(waits),
+        "wake_s": idle["wake_ns"] / 1e9,
+        "driver_s": done["driver_us"] / 1e6,
+        "client_kib": _more(waiting["resident_kib"], before["resident_kib"]),
+        "thread_kib": thread,
+        "bus_kib": _more(bus_waiting, bus_before),
+        **_account(n, len(waits), done),
+    }
+
+
+def reconnect(stage: Stage, n: int) -> Row:
+    """n clients that lose the bus at the same moment, until each has called again."""
+    each, seconds = stage.settings.clients_each, stage.settings.timeout
+    with _fault(stage) as (url, strike):
+        (server,) = stage.add("fleet", url=url, executor=16)
+        stage.one(server, "listen", count=_ECHOES, first=0, transports=_ECHOES)
+        shares = [min(each, n - first) for first in range(0, n, each)]
+        herds = stage.add("herd", len(shares), url=url)
+        lean = stage.ask(herds, "rest")
+        bus_before = stage.bus_kib
+        began = time.monotonic_ns()
+        for herd, share in zip(herds, shares, strict=True):
+            herd.tell(do="connect", count=share, seconds=seconds)
+        there = stage.hear(herds, "connect")
+        bus_there, cpu_before = stage.bus_kib, stage.bus_cpu_us
+        at = time.monotonic_ns()
+        restarted = strike(lambda: stage.tell(herds, "again", since=at, seconds=seconds))
+        up = time.monotonic_ns() if restarted else at
+        back = stage.hear(herds, "again")
+        cpu = stage.bus_cpu_us
+    worked = sorted((when - at) / 1e9 for herd in back for when in herd["worked"])
+    attempts = [(when - at) / 1e9 for herd in back for when in herd["attempts"]]
+    memory = sum(x["resident_kib"] for x in there) - sum(x["resident_kib"] for x in lean)
+    if restarted:
+        cpu_before = 0.0  # it is another process
+    return {
+        "n": n,
+        "processes": len(herds),
+        "connect_s": (max(w for x in there for w in x["worked"]) - began) / 1e9,
+        "away_s": (up - at) / 1e9,
+        "first_s": worked[0] if worked else None,
+        "median_s": figures.percentile(worked, 50),
+        "last_s": worked[-1] if worked else None,
+        "attempts": len(attempts) / n,
+        "peak_attempts": figures.peak(attempts, 1.0),
+        "bus_cpu_s": None if cpu is None or cpu_before is None else (cpu - cpu_before) / 1e6,
+        "client_kib": float(memory),
+        "bus_kib": _more(bus_there, bus_before),
+        **_account(n, len(worked), *there),
+        "retried": _errors(back),
+    }
+
+
+def memory(stage: Stage, n: int) -> Row:
+    """n links that nothing uses, then calls step by step: what stays of either."""
+    settings = stage.settings
+    servers = stage.servers(n + 1)
+    row: Row = {"n": n}
+    answered = 0
+    for traced in (False, True):
+        (client,) = stage.add("sweep")
+        if traced:
+            stage.one(client, "trace", on=True)
+        stage.one(client, "aim", count=1, first=n)
+        stage.one(client, "sweep", what="call", threads=settings.threads, passes=1)
+        before, bus_before = stage.one(client, "aim", count=n), stage.bus_kib
+        links = stage.one(client, "sweep", what="cast", threads=settings.threads, passes=1)
+        if traced:
+            row["link_heap"] = float(links["heap"] - before["heap"])
+        else:
+            row["link_kib"] = _more(links["resident_kib"], before["resident_kib"])
+            row["bus_link_kib"] = _more(stage.bus_kib, bus_before)
+        steps = _watch(stage, client, servers, n)
+        answered += sum(step["answered"] for step in steps)
+        row["heap" if traced else "resident"] = _trends(steps, traced)
+        row["traced_steps" if traced else "steps"] = steps
+    expected = 2 * settings.calls * settings.steps
+    return {**row, **_account(expected, answered)}
+
+
+def _watch(stage: Stage, client: Worker, servers: Sequence[Worker], n: int) -> list[Row]:
+    """What memory there is after each step; what came before the first is warm-up."""
+    calls, threads = stage.settings.calls, stage.settings.threads
+    found = []
+    for step in range(stage.settings.steps + 1):
+        stage.one(client, "aim", count=1, first=n)
+        done = stage.one(client, "repeat", count=calls, threads=threads)
+        server = stage.one(servers[-1], "rest")
+        if step:
+            found.append({
+                "answered": done["answered"], "client": done["resident_kib"],
+                "server": server["resident_kib"], "bus": stage.bus_kib, "heap": done["heap"],
+            })  # fmt: skip
+    return found
+
+
+def _trends(steps: Sequence[Row], traced: bool) -> dict[str, dict[str, float]]:
+    found = {}
+    for name in ("heap",) if traced else ("client", "server", "bus"):
+        values = [step[name] for step in steps]
+        if None not in values and len(values) > 1:
+            trend = figures.trend(values)
+            found[name] = {"slope": trend.slope, "tau": trend.tau, "grows": trend.grows}
+    return found
+
+
+# -- parts ---------------------------------------------------------------------------------
+
+
+Strike = Callable[[Callable[[], None]], bool]
+
+
+@contextlib.contextmanager
+def _fault(stage: Stage) -> Iterator[tuple[str, Strike]]:
+    """The URL that clients connect to, and what takes the bus from them all.
+
+    That calls what it is given as soon as the bus is away, and says whether it was restarted.
+    """
+    bus = stage.bus
+    if stage.settings.how == "restart":
+        if bus is None or bus.kill is None or bus.revive is None:
+            raise Trouble("a bus that was not started here can only be cut off: --how cut")
+        kill, revive = bus.kill, bus.revive
+
+        def restart(meanwhile: Callable[[], None]) -> bool:
+            kill()
+            meanwhile()
+            revive()
+            return True
+
+        yield stage.url, restart
+        return
+    before, host, port, after = split(stage.url)
+    with FaultProxy(host, port) as proxy:
+
+        def cut(meanwhile: Callable[[], None]) -> bool:
+            proxy.cut()
+            meanwhile()
+            return False
+
+        yield f"{before}127.0.0.1:{proxy.port}{after}", cut
+
+
+def split(url: str) -> tuple[str, str, int, str]:
+    """What is before the host, the host, the port, what is after it."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    user, at, endpoint = place.rpartition("@")
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or not port.isdecimal():
+        host, port = endpoint, "5672"
+    return f"{scheme}://{user}{at}", host.strip("[]"), int(port), slash + path
+
+
+def _tally(stage: Stage, servers: Sequence[Worker], each: int) -> list[int]:
+    """What each server has taken; there is a little time until all have taken ``each``."""
+    found = stage.ask(servers, "tally", each=each, seconds=_LATE)
+    return [taken for process in found for taken in process["taken"]]
+
+
+def _more(after: float | None, before: float | None) -> float | None:
+    return None if after is None or before is None else float(after - before)
+
+
+def _flat(times: Iterable[Iterable[int]]) -> list[int]:
+    return [time for each in times for time in each if time >= 0]
+
+
+def _latency(name: str, nanoseconds: Sequence[float]) -> dict[str, float | None]:
+    p50, p99 = figures.percentile(nanoseconds, 50), figures.percentile(nanoseconds, 99)
+    return {
+        f"{name}_p50_ms": None if p50 is None else p50 / 1e6,
+        f"{name}_p99_ms": None if p99 is None else p99 / 1e6,
+    }
+
+
+def _account(expected: int, got: int, *done: Row) -> dict[str, Any]:
+    return {"lost": expected - got, "errors": _errors(done)}
+
+
+def _errors(done: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for result in done:
+        for kinds in result["errors"]:
+            for kind, (count, words) in kinds.items():
+                found.setdefault(kind, {"count": 0, "first": words})["count"] += count
+    return found

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where one row is measured: a bus, and processes that do step by step what they are told."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from amqp1_driver.bench import buses
+from amqp1_driver.bench.children import Crew, Trouble, Worker
+from amqp1_driver.bench.plan import Entry
+from amqp1_driver.bench.workers import usage
+
+_F = TypeVar("_F")
+
+#: until a process has started, seconds
+_START = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for all rows.
+
+    :param entry: the driver
+    :param bus: kind of the bus to start for each row; None: the entry's URL says where it is
+    :param threads: that send at once
+    :param passes: messages to each target or listener, after the first
+    :param servers_each: RPC servers in one process, where there are several processes
+    :param clients_each: reconnecting clients in one process
+    :param how: reconnecting clients lose the bus by "restart" or "cut"
+    :param calls: of a step in which memory is watched
+    :param steps: how many of these
+    :param timeout: of a call, and of all that is asked of a process otherwise; seconds
+    """
+
+    entry: Entry
+    bus: str | None = "router"
+    threads: int = 8
+    passes: int = 3
+    servers_each: int = 1000
+    clients_each: int = 125
+    how: str = "restart"
+    calls: int = 10000
+    steps: int = 10
+    timeout: float = 120.0
+
+
+class Stage:
+    """The bus and the processes of one row. Main thread.
+
+    :param bus: that was started for it; None: the one at the entry's URL
+    """
+
+    def __init__(self, settings: Settings, bus: buses.Bus | None, crew: Crew) -> None:
+        self.settings = settings
+        self.bus = bus
+        self._crew = crew
+        self.address = bus.address if bus is not None else ""
+        self.url = settings.entry.on(self.address)
+        self._names = 0
+        name = f"scale-{secrets.token_hex(4)}"
+        self._order = {
+            "operation": "call", "topic": name, "exchange": f"{name}-x", "executor": 1,
+            "timeout": settings.timeout, "options": list(settings.entry.options),
+        }  # fmt: skip
+
+    def add(self, kind: str, number: int = 1, url: str = "", **order: Any) -> list[Worker]:
+        """So many processes of this module of ``workers``, when they are ready."""
+        added = []
+        for _ in range(number):
+            self._names += 1
+            name = f"{kind}-{self._names}"
+            given = {**self._order, "role": "steps", "kind": kind, "name": name,
+                     "url": url or self.url, **order}  # fmt: skip
+            added.append(self._crew.add(name, self.settings.entry.python, given))
+        self._crew.wait("ready", added, _START)
+        return added
+
+    def servers(self, count: int) -> list[Worker]:
+        """Processes with so many RPC servers in all, which listen: to be sent to."""
+        each = self.settings.servers_each
+        shares = [min(each, count - first) for first in range(0, count, each)]
+        workers = self.add("fleet", len(shares), shared=True)
+        for index, (worker, share) in enumerate(zip(workers, shares, strict=True)):
+            worker.tell(do="listen", count=share, first=index * each)
+        self.hear(workers, "listen")
+        return workers
+
+    def tell(self, workers: Sequence[Worker], step: str, **fields: Any) -> None:
+        """Have them begin with a step."""
+        for worker in workers:
+            worker.tell(do=step, **fields)
+
+    def hear(self, workers: Sequence[Worker], step: str) -> list[dict[str, Any]]:
+        """What they say when they have done it."""
+        return self._crew.wait(step, workers, 2 * self.settings.timeout)
+
+    def ask(self, workers: Sequence[Worker], step: str, **fields: Any) -> list[dict[str, Any]]:
+        """Have them all take a step, at once; what each says."""
+        self.tell(workers, step, **fields)
+        return self.hear(workers, step)
+
+    def one(self, worker: Worker, step: str, **fields: Any) -> dict[str, Any]:
+        """Have one take a step."""
+        return self.ask([worker], step, **fields)[0]
+
+    # -- the bus ----------------------------------------------------------------------------
+
+    @property
+    def bus_kib(self) -> int | None:
+        """Its memory; None if its process is not known."""
+        return self._of_bus(usage.resident_kib)
+
+    @property
+    def bus_cpu_us(self) -> float | None:
+        """The processor time it has used."""
+        return self._of_bus(lambda pid: usage.of_process(pid).cpu_us)
+
+    def _of_bus(self, figure: Callable[[int], _F]) -> _F | None:
+        pid = buses.serving(self.url)
+        if pid is None:
+            return None
+        with contextlib.suppress(OSError):
+            return figure(pid)
+        return None
+
+
+@contextlib.contextmanager
+def staged(settings: Settings, tick: Callable[[], None]) -> Iterator[Stage]:
+    """A stage with a bus of its own, so that rows owe each other nothing."""
+    with contextlib.ExitStack() as stack:
+        bus = None
+        if settings.bus is not None:
+            bus = stack.enter_context(buses.started(settings.bus))
+        elif settings.entry.needs_bus:
+            raise Trouble("no bus: neither one to start nor a URL with a host")
+        crew = stack.enter_context(Crew(tick))
+        yield Stage(settings, bus, crew)

@@ -1,0 +1,183 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One process that sends to many targets, or has many calls outstanding."""
+
+from __future__ import annotations
+
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging
+
+from . import messaging, usage
+from .pace import Errors
+from .steps import weigh
+
+#: of the threads that only wait in a call, bytes
+_STACK = 256 * 1024
+
+
+class Worker(messaging.Peer):
+    """A client of the servers of ``fleet``. Main thread; sends from threads of its own.
+
+    Order: ``topic``.
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._ours = {thread.native_id for thread in threading.enumerate()}
+        super().__init__(order)
+        target = oslo_messaging.Target(topic=order["topic"])
+        self._client = oslo_messaging.get_rpc_client(
+            self.transport, target, timeout=order["timeout"]
+        )
+        self._targets: list[Any] = []
+        self._waiting: list[threading.Thread] = []
+        self._returned: list[tuple[int, int]] = []
+        self._errors = Errors()
+        self._used = 0.0
+
+    def aim(self, count: int, first: int = 0) -> dict[str, Any]:
+        """Have a client for each of so many servers: nothing is sent."""
+        numbers = range(first, first + count)
+        self._targets = [self._client.prepare(server=f"s{number}") for number in numbers]
+        return {}
+
+    def rest(self) -> dict[str, Any]:
+        """Only be weighed."""
+        return {}
+
+    def sweep(self, what: str, threads: int, passes: int) -> dict[str, Any]:
+        """Send to each target, ``passes`` times; each thread has its share of the targets.
+
+        :param what: "cast" or "call"
+        :returns: how long each took, in nanoseconds, target by target; -1: it failed
+        """
+        send = _cast if what == "cast" else _call
+        times = [[-1] * passes for _ in self._targets]
+        errors = [Errors() for _ in range(threads)]
+
+        def work(thread: int) -> None:
+            for number in range(passes):
+                for index in range(thread, len(self._targets), threads):
+                    began = time.monotonic_ns()
+                    try:
+                        send(self._targets[index])
+                    except Exception as error:
+                        errors[thread].add(error)
+                    else:
+                        times[index][number] = time.monotonic_ns() - began
+
+        began = time.monotonic_ns()
+        _together(work, threads)
+        took = time.monotonic_ns() - began
+        return {"took_ns": took, "times": times,
+                "errors": [kinds.kinds for kinds in errors if kinds.kinds]}  # fmt: skip
+
+    def repeat(self, count: int, threads: int) -> dict[str, Any]:
+        """So many calls to the first target, from so many threads; how many were answered."""
+        answered = [0] * threads
+        target = self._targets[0]
+
+        def work(thread: int) -> None:
+            for _ in range(thread, count, threads):
+                _call(target)
+                answered[thread] += 1
+
+        _together(work, threads)
+        return {"answered": sum(answered)}
+
+    def trace(self, on: bool) -> dict[str, Any]:
+        """Whether Python's allocations are counted, which makes everything slower."""
+        if on:
+            tracemalloc.start()
+        else:
+            tracemalloc.stop()
+        return {}
+
+    # -- calls outstanding ----------------------------------------------------------------
+
+    def idle(self, count: int) -> dict[str, Any]:
+        """What so many threads weigh that call nobody, and the time until all have ended."""
+        gates = [threading.Lock() for _ in range(count)]
+        for gate in gates:
+            gate.acquire()
+        threads = _started(lambda index: _pass(gates[index]), count)
+        weight = weigh()
+        began = time.monotonic_ns()
+        for gate in gates:
+            gate.release()
+        for thread in threads:
+            thread.join()
+        return {"wake_ns": time.monotonic_ns() - began, **weight}
+
+    def begin(self, count: int) -> dict[str, Any]:
+        """Make so many calls at once, a thread for each; returns when all are on their way."""
+
+        def work(number: int) -> None:
+            try:
+                self._client.call({}, "hold", number=number)
+            except Exception as error:
+                self._errors.add(error)
+            else:
+                self._returned.append((number, time.monotonic_ns()))
+
+        self._used = self._driver_us()
+        self._waiting = _started(work, count)
+        return {}
+
+    def finish(self) -> dict[str, Any]:
+        """When each call returned, monotonic nanoseconds, in that order; and what went wrong."""
+        for thread in self._waiting:
+            thread.join()
+        returned, self._returned = self._returned, []
+        self._waiting = []
+        return {"returned": returned, "driver_us": self._driver_us() - self._used,
+                "errors": [self._errors.kinds] if self._errors.kinds else []}  # fmt: skip
+
+    def _driver_us(self) -> float:
+        """Processor time of the threads that the driver has made; none of ours runs."""
+        threads = (thread.native_id for thread in threading.enumerate())
+        return usage.of_threads(thread for thread in threads
+                                if thread is not None and thread not in self._ours)  # fmt: skip
+
+
+def _pass(gate: Any) -> None:
+    gate.acquire()
+
+
+def _cast(client: Any) -> None:
+    client.cast({}, "take")
+
+
+def _call(client: Any) -> None:
+    client.call({}, "ping")
+
+
+def _started(work: Callable[[int], None], count: int) -> list[threading.Thread]:
+    before = threading.stack_size(_STACK)
+    try:
+        threads = [threading.Thread(target=work, args=(index,), daemon=True)
+                   for index in range(count)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+    finally:
+        threading.stack_size(before)
+    return threads
+
+
+def _together(work: Callable[[int], None], count: int) -> None:
+    for thread in _started(work, count):
+        thread.join()

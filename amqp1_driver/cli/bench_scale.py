@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``amqp1 bench-scale``: what grows with the number of targets, listeners, calls and clients."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from amqp1_driver.bench import plan
+from amqp1_driver.bench.scale.session import SCENARIOS
+from amqp1_driver.cli.bench import _checked, _list, _positive, _seconds, _terminable, _write
+
+_BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
+
+DESCRIPTION = """\
+Measures how the time, memory and fairness of a driver of oslo.messaging grow with the number of
+targets, listeners, calls under way and clients. Each row has a fresh bus and processes of its own;
+all is done through oslo.messaging's public interface. A column ^n tells the power of n by which
+the one before it has grown since the row above: 1 is in proportion, 2 its square, 0 not at all.
+"""
+
+EPILOG = """\
+scenarios:
+  targets      one client casts to n RPC servers, which are in other processes: the first time,
+               which makes a link to each, and then again
+  listeners    n RPC servers in one process on one connection: started, called, stopped
+  outstanding  n threads call one server, which answers none before all calls are there
+  reconnect    n clients, many to a process but each with its own connection and I/O thread, lose
+               the bus at the same moment; until each has had an answer again
+  memory       n links that nothing uses, then calls in steps: what memory stays
+
+columns: "each" is divided by n. p50, p99: of one message, or of the time from the first answer to
+the call's own. Jain: index of fairness, 1 when all wait alike, 1/n when one waits for all. taken:
+messages that the least and the most busy server have got. lost: messages or clients that came to
+nothing. attempts: TCP connections tried by each client, and by all of them within one second.
+
+examples:
+  amqp1 bench-scale                                      everything, embedded router
+  amqp1 bench-scale targets listeners --n 100,1000 --bus rabbitmq-4.3
+  amqp1 bench-scale reconnect --n 20 --clients-each 1    as many processes as clients
+  amqp1 bench-scale reconnect --bus amqp://127.0.0.1:5672 --how cut
+  amqp1 bench-scale memory --n 10000 --option oslo_messaging_amqp.default_sender_link_timeout=5
+
+Exit status: 0; 1 if a row came to nothing, with --strict also if anything was lost; 2 for wrong
+arguments; 130 after ^C.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the subcommand."""
+    parser = subparsers.add_parser(
+        "bench-scale",
+        help="measure what grows with the number of targets, listeners, calls and clients",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _what(parser.add_argument)
+    _work(parser.add_argument)
+
+
+def _what(add: Callable[..., Any]) -> None:
+    add("scenarios", nargs="*", type=_checked(_scenario), metavar="SCENARIO",
+        help=f"of {', '.join(SCENARIOS)} (default: all)")  # fmt: skip
+    add("--n", type=_list(_positive), metavar="N,...", help="a row for each (default: as fits)")
+    add("--bus", type=_checked(_bus), default=("router", None), metavar="KIND|URL[@VENV]",
+        help=f"start {', '.join(_BUSES)} for each row, or take one that is there "
+        "(default: router)")  # fmt: skip
+    add("--driver", type=_checked(plan.entry), default="amqp:", metavar="SCHEME:[@VENV]",
+        help="on a bus that is started (default: amqp:)")  # fmt: skip
+    add("--option", action="append", default=[], metavar="GROUP.NAME=VALUE",
+        help="an option of the configuration; may be repeated")  # fmt: skip
+
+
+def _work(add: Callable[..., Any]) -> None:
+    add("--threads", type=_positive, default=8, metavar="N", help="that send (default: 8)")
+    add("--passes", type=_positive, default=3, metavar="N",
+        help="messages to each target or listener after the first (default: 3)")  # fmt: skip
+    add("--servers-each", type=_positive, default=1000, metavar="N",
+        help="servers in a process, where they have several (default: 1000)")  # fmt: skip
+    add("--clients-each", type=_positive, default=125, metavar="N",
+        help="reconnecting clients in a process (default: 125)")  # fmt: skip
+    add("--how", choices=("restart", "cut"), default="restart",
+        help="the bus is killed and started again, or all connections are reset by a proxy "
+        "(default: restart)")  # fmt: skip
+    add("--calls", type=_positive, default=10000, metavar="N",
+        help="of a step in which memory is watched (default: 10000)")  # fmt: skip
+    add("--steps", type=_positive, default=10, metavar="N", help="of these (default: 10)")
+    add("--timeout", type=_seconds, default=120.0, metavar="S", help="of a call (default: 120)")
+    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add("--strict", action="store_true", help="status 1 if anything is lost")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure; see the description for the exit status."""
+    from amqp1_driver.bench.children import Trouble
+
+    try:
+        with _terminable():
+            return _measure(args)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (Trouble, OSError) as error:
+        print(f"amqp1 bench-scale: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"amqp1 bench-scale: {error}", file=sys.stderr)
+        return 2
+
+
+def _measure(args: argparse.Namespace) -> int:
+    from amqp1_driver.bench.scale.session import Session
+    from amqp1_driver.bench.scale.stage import Settings
+
+    kind, entry = args.bus
+    (entry,) = plan.with_options([entry or args.driver], args.option)
+    settings = Settings(
+        entry, kind, args.threads, args.passes, args.servers_each, args.clients_each, args.how,
+        args.calls, args.steps, args.timeout,
+    )  # fmt: skip
+    session = Session(settings, args.scenarios or list(SCENARIOS), args.n)
+    try:
+        session.play()
+    finally:
+        _write(args.json, session.document)
+    return int(not session.spotless if args.strict else session.failed)
+
+
+def _scenario(text: str) -> str:
+    if text not in SCENARIOS:
+        raise ValueError(f"{text!r} is none of {', '.join(SCENARIOS)}")
+    return text
+
+
+def _bus(text: str) -> tuple[str | None, plan.Entry | None]:
+    if text in _BUSES:
+        return text, None
+    entry = plan.entry(text)
+    if entry.needs_bus or entry.kind != "messaging":
+        raise ValueError(f"{text!r} is neither a URL with a host nor one of {', '.join(_BUSES)}")
+    return None, entry
