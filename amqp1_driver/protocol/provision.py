@@ -19,7 +19,8 @@ during an alarm the broker answers none.  Lives on the I/O thread.
 """
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from urllib.parse import quote
 
@@ -57,6 +58,22 @@ def request(declaration: Declaration) -> tuple[str, str, object]:
         "binding_key": declaration.key, "arguments": {}}
 
 
+class Waiter:
+    """Waits for several declarations; told once."""
+
+    __slots__ = ("done", "missing", "told")
+
+    def __init__(self, missing: Iterable[Declaration], done: Done) -> None:
+        self.missing = set(missing)
+        self.done = done
+        self.told = False
+
+    def tell(self, error: BaseException | None) -> None:
+        if not self.told:
+            self.told = True
+            self.done(error)
+
+
 class Provisioner:
     """Declares each node once per connection, in order, and tells when it is there.
 
@@ -73,9 +90,12 @@ class Provisioner:
         self._sender: EngineSender | None = None
         self._receiver: EngineReceiver | None = None
         self._outside: dict[str, tuple[Declaration, Cancellable]] = {}
-        self._queue: list[Declaration] = []
+        self._queue: deque[Declaration] = deque()
+        #: what is in one of these
+        self._asked: set[Declaration] = set()
         self._known: set[Declaration] = set()
-        self._waiters: list[tuple[set[Declaration], Done]] = []
+        # by what they wait for: thousands of subscriptions may come back at once
+        self._waiters: dict[Declaration, list[Waiter]] = {}
         self._ids = 0
 
     def attach(self, engine: Engine, session: EngineSession) -> None:
@@ -86,13 +106,16 @@ class Provisioner:
 
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
         """Call ``done`` with None once all are declared, or with the error."""
-        missing = [d for d in declare if d not in self._known]
+        missing = dict.fromkeys(d for d in declare if d not in self._known)
         if not missing:
             done(None)
             return
-        self._waiters.append((set(missing), done))
-        asked = {d for d, _ in self._outside.values()}.union(self._queue)
-        self._queue.extend(d for d in missing if d not in asked)
+        waiter = Waiter(missing, done)
+        for declaration in missing:
+            self._waiters.setdefault(declaration, []).append(waiter)
+            if declaration not in self._asked:
+                self._asked.add(declaration)
+                self._queue.append(declaration)
         self._flush()
 
     def known(self, node: Node) -> bool:
@@ -107,9 +130,10 @@ class Provisioner:
             timer.cancel()
         self._outside.clear()
         self._queue.clear()
-        waiters, self._waiters = self._waiters, []
-        for _, done in waiters:
-            done(cause)
+        self._asked.clear()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in [waiter for some in waiters.values() for waiter in some]:
+            waiter.tell(cause)
 
     # -- told by the engine --------------------------------------------------
 
@@ -160,7 +184,7 @@ class Provisioner:
         sender = self._sender
         while self._queue and sender is not None and sender.active and sender.credit > 0:
             # RabbitMQ serves a connection's requests in order
-            declaration = self._queue.pop(0)
+            declaration = self._queue.popleft()
             self._ids += 1
             message_id = f"declare-{self._ids}"
             method, path, body = request(declaration)
@@ -176,18 +200,19 @@ class Provisioner:
 
     def _declared(self, declaration: Declaration) -> None:
         self._known.add(declaration)
-        for waiter in list(self._waiters):
-            missing, done = waiter
-            missing.discard(declaration)
-            if not missing:
-                self._waiters.remove(waiter)
-                done(None)
+        for waiter in self._take_waiters(declaration):
+            waiter.missing.discard(declaration)
+            if not waiter.missing:
+                waiter.tell(None)
 
     def _refused(self, declaration: Declaration, reason: str) -> None:
         method, path, _ = request(declaration)
         error = exceptions.LinkFailed(f"the bus does not declare {path} ({method}): {reason}",
                                       host=self._host, address=path)
         LOG.warning("%s", error)
-        for waiter in [w for w in self._waiters if declaration in w[0]]:
-            self._waiters.remove(waiter)
-            waiter[1](error)
+        for waiter in self._take_waiters(declaration):
+            waiter.tell(error)
+
+    def _take_waiters(self, declaration: Declaration) -> list[Waiter]:
+        self._asked.discard(declaration)
+        return self._waiters.pop(declaration, [])

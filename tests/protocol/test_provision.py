@@ -15,8 +15,9 @@
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import Service
+from amqp1_driver.addressing.base import Queue, Service
 from amqp1_driver.protocol.operation import Stage
+from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.testing import performatives as p
 
 from .world import rabbitmq
@@ -430,3 +431,47 @@ def test_on_4_3_receivers_share_a_session_up_to_200_links(bus):
         assert world.listen(f"t{number}", "s", service=Service.RPC).ready == 1
     counts = sorted(len(session.links) for session in world.core.sessions.values())
     assert counts == [3, 10, 200]
+
+
+# -- many at once -------------------------------------------------------------------------------
+
+
+class Counted:
+    """A declaration that counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self):
+        Counted.lookups += 1
+        return id(self)
+
+
+def test_what_thousands_of_subscriptions_cost_is_in_proportion():
+    lookups = {}
+    for number in (50, 200):
+        Counted.lookups = 0
+        provisioner = Provisioner(None, "host", 1.0, lambda error: None)
+        done = []
+        nodes = [tuple(Counted() for _ in range(3)) for _ in range(number)]
+        for declare in nodes:
+            provisioner.ensure(declare, done.append)
+        for declare in nodes:
+            for declaration in declare:
+                provisioner._declared(declaration)
+        assert done == [None] * number
+        lookups[number] = Counted.lookups
+    assert lookups[200] == 4 * lookups[50]
+
+
+def test_a_subscription_is_told_of_one_refusal_only():
+    provisioner = Provisioner(None, "host", 1.0, lambda error: None)
+    queue, other = (Queue(name, False, False, False) for name in ("q", "other"))
+    mine, theirs = [], []
+    provisioner.ensure((queue, other), mine.append)
+    provisioner.ensure((other,), theirs.append)
+    provisioner._refused(queue, "400: no")
+    provisioner._declared(other)
+    provisioner.connection_lost(exceptions.ConnectionLost("gone", host="host"))
+    assert [str(error) for error in mine] == [
+        "the bus does not declare /queues/q (PUT): 400: no (host=host, address=/queues/q)"]
+    assert theirs == [None]
