@@ -36,7 +36,8 @@ EPILOG = """\
 scenarios:
   targets      one client casts to n RPC servers, which are in other processes: the first time,
                which makes a link to each, and then again
-  listeners    n RPC servers in one process on one connection: started, called, stopped
+  listeners    n RPC servers in one process on one connection: started, called, cut off until
+               each answers again, stopped
   outstanding  n threads call one server, which answers none before all calls are there
   reconnect    n clients, many to a process but each with its own connection and I/O thread, lose
                the bus at the same moment; until each has had an answer again
@@ -94,7 +95,7 @@ def _work(add: Callable[..., Any]) -> None:
     add("--clients-each", type=_positive, default=125, metavar="N",
         help="reconnecting clients in a process (default: 125)")  # fmt: skip
     add("--how", choices=("restart", "cut"), default="restart",
-        help="the bus is killed and started again, or all connections are reset by a proxy "
+        help="the bus is killed and started again, or each process cuts its connections "
         "(default: restart)")  # fmt: skip
     add("--calls", type=_positive, default=10000, metavar="N",
         help="of a step in which memory is watched (default: 10000)")  # fmt: skip

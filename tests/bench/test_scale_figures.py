@@ -69,19 +69,19 @@ def test_a_peak_is_the_most_in_any_window() -> None:
 
 def test_steady_growth_is_told_from_noise_and_from_one_jump() -> None:
     steady = trend([100, 104, 108, 112, 116, 120, 124, 128])
-    assert (steady.slope, steady.tau, steady.grows) == (4.0, 1.0, True)
+    assert (steady.slope, steady.tau, steady.steady) == (4.0, 1.0, True)
     noise = trend([100, 108, 96, 104, 100, 92, 104, 100])
-    assert not noise.grows and abs(noise.slope) < 1
+    assert not noise.steady and abs(noise.slope) < 1
     jump = trend([100, 160, 160, 160, 160, 160, 160, 160])
-    assert (jump.slope, jump.tau, jump.grows) == (0.0, 0.25, False)
+    assert (jump.slope, jump.tau, jump.steady) == (0.0, 0.25, False)
     later = trend([100, 100, 100, 160, 160, 160, 160, 160])
-    assert not later.grows
+    assert not later.steady
     falling = trend([9, 8, 7, 6])
-    assert (falling.slope, falling.tau, falling.grows) == (-1.0, -1.0, False)
+    assert (falling.slope, falling.tau, falling.steady) == (-1.0, -1.0, False)
 
 
 def test_growth_in_chunks_is_growth() -> None:
     # as an allocator takes memory: 32 every other step
     chunks = trend([100, 100, 132, 132, 164, 164, 196, 196])
     assert chunks.slope == pytest.approx(16, abs=1)
-    assert chunks.grows
+    assert chunks.steady

@@ -69,7 +69,7 @@ class Trend(NamedTuple):
     tau: float
 
     @property
-    def grows(self) -> bool:
+    def steady(self) -> bool:
         """Whether it rises steadily; noise has a tau near 0."""
         return self.slope > 0 and self.tau >= 0.6
 

@@ -46,6 +46,7 @@ def _each(title: str, key: str, by: float = 1.0) -> Column:
 
 
 _LOST = Column("lost", "lost")
+_VERDICT = {True: "it grows", False: "no growth"}
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "targets": (
@@ -62,7 +63,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _total("calls s", "then_s"), Column("p50 ms", "then_p50_ms"), Column("p99", "then_p99_ms"),
         Column("Jain", "fairness"),
         _each("KiB each server", "server_kib"), _each("bus", "bus_kib"),
-        _total("stop s", "stop_s"), Column("wait", "wait_s"),
+        _total("again s", "again_s"), _total("stop s", "stop_s"), Column("wait", "wait_s"),
         Column("taken", "fewest"), Column("to", "most"), _LOST,
     ),
     "outstanding": (
@@ -138,15 +139,8 @@ def _remarks(row: dict[str, Any]) -> list[str]:
         for kind, error in row.get(key, {}).items():
             first = (error["first"].splitlines() or [""])[0][:160]
             found.append(f"{n}: {error['count']} x {kind}{words}: {first}")
-    for who, trend in row.get("resident", {}).items():
-        found.append(f"{n}: resident memory of the {who} per step: "
-                     f"{trend['slope']:+.1f} KiB, {_verdict(trend)}")  # fmt: skip
-    for trend in row.get("heap", {}).values():
-        found.append(f"{n}: Python's memory of the client per step: "
-                     f"{trend['slope']:+.0f} B, {_verdict(trend)}")  # fmt: skip
+    for kind, words in (("resident", "resident memory of the"), ("heap", "memory of Python's")):
+        for who, trend in row.get(kind, {}).items():
+            found.append(f"{n}: {words} {who}: {trend['slope']:+.3f} B for each call, "
+                         f"tau {trend['tau']:+.2f}: {_VERDICT[trend['grows']]}")  # fmt: skip
     return found
-
-
-def _verdict(trend: dict[str, Any]) -> str:
-    what = "it grows" if trend["grows"] else "no growth"
-    return f"tau {trend['tau']:+.2f}: {what}"

@@ -14,21 +14,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from amqp1_driver.bench.children import Trouble, Worker
 from amqp1_driver.bench.scale import figures
 from amqp1_driver.bench.scale.stage import Stage
-from amqp1_driver.testing.proxy import FaultProxy
 
 Row = dict[str, Any]
 
 #: threads of a server that holds calls, beyond the calls
 _SPARE = 8
+#: steps in which memory is not watched yet
+_WARM = 3
+#: Python's memory is watched over so many times fewer calls
+_SLOWER = 10
+#: bytes for each call from which memory grows. Whatever is kept takes 16 at least: less than this
+#: is not kept of one call in 16
+_LEAST = 1.0
 #: casts are waited for so long after the last, seconds
 _LATE = 5.0
 #: transports over which the servers of reconnecting clients are spread: one of them is soon back
@@ -61,7 +66,7 @@ def targets(stage: Stage, n: int) -> Row:
 
 
 def listeners(stage: Stage, n: int) -> Row:
-    """n RPC servers in one process on one connection, started, called and stopped."""
+    """n RPC servers in one process on one connection: started, called, cut off, stopped."""
     threads, passes = stage.settings.threads, stage.settings.passes
     (server,) = stage.add("fleet")
     before, bus_before = stage.one(server, "listen", count=1, first=n), stage.bus_kib
@@ -72,6 +77,9 @@ def listeners(stage: Stage, n: int) -> Row:
     first = stage.one(client, "sweep", what="call", threads=threads, passes=1)
     then = stage.one(client, "sweep", what="call", threads=threads, passes=passes)
     taken = _tally(stage, [server], 1 + passes)
+    lost = stage.one(server, "sever")
+    again = stage.one(client, "sweep", what="call", threads=threads, passes=1,
+                      insist=stage.settings.timeout)  # fmt: skip
     stopped = stage.one(server, "stop")
     return {
         "n": n,
@@ -82,9 +90,12 @@ def listeners(stage: Stage, n: int) -> Row:
         "fairness": figures.jain([statistics.fmean(times) for times in then["times"]]),
         "server_kib": _more(after["resident_kib"], before["resident_kib"]),
         "bus_kib": _more(bus_after, bus_before),
+        "again_s": (again["at"] - lost["at"]) / 1e9,
         "stop_s": sum(stopped["each_ns"]) / 1e9, "wait_s": stopped["wait_ns"] / 1e9,
         "fewest": min(taken), "most": max(taken),
-        **_account((n + 1) * (1 + passes), sum(taken), first, then),
+        **_account((n + 1) * (1 + passes) + n + 1, sum(taken) + len(_flat(again["times"])),
+                   first, then),
+        "retried": _errors([again]),
     }  # fmt: skip
 
 
@@ -125,28 +136,29 @@ def outstanding(stage: Stage, n: int) -> Row:
 def reconnect(stage: Stage, n: int) -> Row:
     """n clients that lose the bus at the same moment, until each has called again."""
     each, seconds = stage.settings.clients_each, stage.settings.timeout
-    with _fault(stage) as (url, strike):
-        (server,) = stage.add("fleet", url=url, executor=16)
-        stage.one(server, "listen", count=_ECHOES, first=0, transports=_ECHOES)
-        shares = [min(each, n - first) for first in range(0, n, each)]
-        herds = stage.add("herd", len(shares), url=url)
-        lean = stage.ask(herds, "rest")
-        bus_before = stage.bus_kib
-        began = time.monotonic_ns()
-        for herd, share in zip(herds, shares, strict=True):
-            herd.tell(do="connect", count=share, seconds=seconds)
-        there = stage.hear(herds, "connect")
-        bus_there, cpu_before = stage.bus_kib, stage.bus_cpu_us
-        at = time.monotonic_ns()
-        restarted = strike(lambda: stage.tell(herds, "again", since=at, seconds=seconds))
-        up = time.monotonic_ns() if restarted else at
-        back = stage.hear(herds, "again")
-        cpu = stage.bus_cpu_us
+    restart = stage.settings.how == "restart"
+    if restart and (stage.bus is None or stage.bus.kill is None):
+        raise Trouble("a bus that was not started here can't be restarted: --how cut")
+    (server,) = stage.add("fleet", executor=16)
+    stage.one(server, "listen", count=_ECHOES, first=0, transports=_ECHOES)
+    shares = [min(each, n - first) for first in range(0, n, each)]
+    herds = stage.add("herd", len(shares))
+    lean, bus_before = stage.ask(herds, "rest"), stage.bus_kib
+    began = time.monotonic_ns()
+    for herd, share in zip(herds, shares, strict=True):
+        herd.tell(do="connect", count=share, seconds=seconds)
+    there = stage.hear(herds, "connect")
+    bus_there, cpu_before = stage.bus_kib, stage.bus_cpu_us
+    if restart:
+        at, up = _restart(stage, herds)
+        cpu_before = None if cpu_before is None else 0.0  # it is another process
+    else:
+        at = up = min(lost["at"] for lost in stage.ask([server, *herds], "sever"))
+        stage.tell(herds, "again", since=at, seconds=seconds)
+    back = stage.hear(herds, "again")
+    cpu = stage.bus_cpu_us
     worked = sorted((when - at) / 1e9 for herd in back for when in herd["worked"])
     attempts = [(when - at) / 1e9 for herd in back for when in herd["attempts"]]
-    memory = sum(x["resident_kib"] for x in there) - sum(x["resident_kib"] for x in lean)
-    if restarted:
-        cpu_before = 0.0  # it is another process
     return {
         "n": n,
         "processes": len(herds),
@@ -158,112 +170,86 @@ def reconnect(stage: Stage, n: int) -> Row:
         "attempts": len(attempts) / n,
         "peak_attempts": figures.peak(attempts, 1.0),
         "bus_cpu_s": None if cpu is None or cpu_before is None else (cpu - cpu_before) / 1e6,
-        "client_kib": float(memory),
+        "client_kib": float(sum(x["resident_kib"] for x in there)
+                            - sum(x["resident_kib"] for x in lean)),
         "bus_kib": _more(bus_there, bus_before),
         **_account(n, len(worked), *there),
         "retried": _errors(back),
-    }
+    }  # fmt: skip
+
+
+def _restart(stage: Stage, herds: Sequence[Worker]) -> tuple[int, int]:
+    """Kill the bus and start it again; when it went and when it was back, nanoseconds.
+
+    The clients are told to work as soon as it is away.
+    """
+    bus = stage.bus
+    assert bus is not None and bus.kill is not None and bus.revive is not None
+    at = time.monotonic_ns()
+    bus.kill()
+    stage.tell(herds, "again", since=at, seconds=stage.settings.timeout)
+    bus.revive()
+    return at, time.monotonic_ns()
 
 
 def memory(stage: Stage, n: int) -> Row:
-    """n links that nothing uses, then calls step by step: what stays of either."""
-    settings = stage.settings
+    """n links that nothing uses, then calls step by step: what stays of either.
+
+    Twice: memory as the system counts it, and as Python does, which makes everything slower.
+    """
     servers = stage.servers(n + 1)
     row: Row = {"n": n}
-    answered = 0
+    answered = expected = 0
     for traced in (False, True):
+        calls = max(1, stage.settings.calls // (_SLOWER if traced else 1))
         (client,) = stage.add("sweep")
         if traced:
             stage.one(client, "trace", on=True)
         stage.one(client, "aim", count=1, first=n)
-        stage.one(client, "sweep", what="call", threads=settings.threads, passes=1)
+        stage.one(client, "repeat", count=calls, threads=stage.settings.threads)
         before, bus_before = stage.one(client, "aim", count=n), stage.bus_kib
-        links = stage.one(client, "sweep", what="cast", threads=settings.threads, passes=1)
+        links = stage.one(client, "sweep", what="cast", threads=stage.settings.threads, passes=1)
         if traced:
             row["link_heap"] = float(links["heap"] - before["heap"])
         else:
             row["link_kib"] = _more(links["resident_kib"], before["resident_kib"])
             row["bus_link_kib"] = _more(stage.bus_kib, bus_before)
-        steps = _watch(stage, client, servers, n)
+        stage.one(client, "aim", count=1, first=n)
+        steps = _watch(stage, client, servers[-1], calls)
         answered += sum(step["answered"] for step in steps)
-        row["heap" if traced else "resident"] = _trends(steps, traced)
+        expected += calls * len(steps)
+        row["heap" if traced else "resident"] = _trends(steps, traced, calls)
         row["traced_steps" if traced else "steps"] = steps
-    expected = 2 * settings.calls * settings.steps
     return {**row, **_account(expected, answered)}
 
 
-def _watch(stage: Stage, client: Worker, servers: Sequence[Worker], n: int) -> list[Row]:
-    """What memory there is after each step; what came before the first is warm-up."""
-    calls, threads = stage.settings.calls, stage.settings.threads
+def _watch(stage: Stage, client: Worker, server: Worker, calls: int) -> list[Row]:
+    """What memory there is after each step; those that come first are warm-up."""
     found = []
-    for step in range(stage.settings.steps + 1):
-        stage.one(client, "aim", count=1, first=n)
-        done = stage.one(client, "repeat", count=calls, threads=threads)
-        server = stage.one(servers[-1], "rest")
-        if step:
-            found.append({
-                "answered": done["answered"], "client": done["resident_kib"],
-                "server": server["resident_kib"], "bus": stage.bus_kib, "heap": done["heap"],
-            })  # fmt: skip
-    return found
+    for _ in range(_WARM + stage.settings.steps):
+        done = stage.one(client, "repeat", count=calls, threads=stage.settings.threads)
+        there = stage.one(server, "rest")
+        found.append({
+            "answered": done["answered"], "client": done["resident_kib"],
+            "server": there["resident_kib"], "bus": stage.bus_kib, "heap": done["heap"],
+        })  # fmt: skip
+    return found[_WARM:]
 
 
-def _trends(steps: Sequence[Row], traced: bool) -> dict[str, dict[str, float]]:
+def _trends(steps: Sequence[Row], traced: bool, calls: int) -> dict[str, dict[str, Any]]:
+    """The trend of each figure of memory, in bytes for each call."""
     found = {}
     for name in ("heap",) if traced else ("client", "server", "bus"):
         values = [step[name] for step in steps]
         if None not in values and len(values) > 1:
-            trend = figures.trend(values)
-            found[name] = {"slope": trend.slope, "tau": trend.tau, "grows": trend.grows}
+            unit = 1 if traced else 1024
+            trend = figures.trend([value * unit / calls for value in values])
+            found[name] = {"slope": trend.slope, "tau": trend.tau,
+                           "grows": trend.steady and trend.slope >= _LEAST}  # fmt: skip
     return found
 
 
 # -- parts ---------------------------------------------------------------------------------
-
-
-Strike = Callable[[Callable[[], None]], bool]
-
-
-@contextlib.contextmanager
-def _fault(stage: Stage) -> Iterator[tuple[str, Strike]]:
-    """The URL that clients connect to, and what takes the bus from them all.
-
-    That calls what it is given as soon as the bus is away, and says whether it was restarted.
-    """
-    bus = stage.bus
-    if stage.settings.how == "restart":
-        if bus is None or bus.kill is None or bus.revive is None:
-            raise Trouble("a bus that was not started here can only be cut off: --how cut")
-        kill, revive = bus.kill, bus.revive
-
-        def restart(meanwhile: Callable[[], None]) -> bool:
-            kill()
-            meanwhile()
-            revive()
-            return True
-
-        yield stage.url, restart
-        return
-    before, host, port, after = split(stage.url)
-    with FaultProxy(host, port) as proxy:
-
-        def cut(meanwhile: Callable[[], None]) -> bool:
-            proxy.cut()
-            meanwhile()
-            return False
-
-        yield f"{before}127.0.0.1:{proxy.port}{after}", cut
-
-
-def split(url: str) -> tuple[str, str, int, str]:
-    """What is before the host, the host, the port, what is after it."""
-    scheme, _, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    user, at, endpoint = place.rpartition("@")
-    host, colon, port = endpoint.rpartition(":")
-    if not colon or not port.isdecimal():
-        host, port = endpoint, "5672"
-    return f"{scheme}://{user}{at}", host.strip("[]"), int(port), slash + path
 
 
 def _tally(stage: Stage, servers: Sequence[Worker], each: int) -> list[int]:

@@ -69,8 +69,7 @@ class Stage:
         self.settings = settings
         self.bus = bus
         self._crew = crew
-        self.address = bus.address if bus is not None else ""
-        self.url = settings.entry.on(self.address)
+        self.url = settings.entry.on(bus.address if bus is not None else "")
         self._names = 0
         name = f"scale-{secrets.token_hex(4)}"
         self._order = {
@@ -78,14 +77,14 @@ class Stage:
             "timeout": settings.timeout, "options": list(settings.entry.options),
         }  # fmt: skip
 
-    def add(self, kind: str, number: int = 1, url: str = "", **order: Any) -> list[Worker]:
+    def add(self, kind: str, number: int = 1, **order: Any) -> list[Worker]:
         """So many processes of this module of ``workers``, when they are ready."""
         added = []
         for _ in range(number):
             self._names += 1
             name = f"{kind}-{self._names}"
             given = {**self._order, "role": "steps", "kind": kind, "name": name,
-                     "url": url or self.url, **order}  # fmt: skip
+                     "url": self.url, **order}  # fmt: skip
             added.append(self._crew.add(name, self.settings.entry.python, given))
         self._crew.wait("ready", added, _START)
         return added

@@ -21,7 +21,7 @@ from typing import Any
 import futurist
 import oslo_messaging
 
-from . import messaging, quiet
+from . import fault, messaging, quiet
 
 
 class _Server:
@@ -70,6 +70,10 @@ class Worker(messaging.Peer):
     def rest(self) -> dict[str, Any]:
         """Only be weighed."""
         return {}
+
+    def sever(self) -> dict[str, Any]:
+        """Lose all connections; how many, and when."""
+        return fault.sever()
 
     def listen(self, count: int, first: int, transports: int = 1) -> dict[str, Any]:
         """Start so many servers one after the other; the time each of them takes to listen.

@@ -24,12 +24,9 @@ from typing import Any
 
 import oslo_messaging
 
-from . import messaging, quiet
+from . import fault, messaging, quiet
 from .pace import Errors
-from .sweep import _started
-
-#: between the attempts of a client whose call has failed
-_PAUSE = 0.05
+from .sweep import _PAUSE, _started
 
 
 class Attempts:
@@ -68,6 +65,10 @@ class Worker(messaging.Peer):
     def rest(self) -> dict[str, Any]:
         """Only be weighed."""
         return {}
+
+    def sever(self) -> dict[str, Any]:
+        """Lose all connections; how many, and when."""
+        return fault.sever()
 
     def connect(self, count: int, seconds: float) -> dict[str, Any]:
         """Make so many clients and have each call once: when each of them was answered."""

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
 import time
 import tracemalloc
@@ -23,9 +25,11 @@ from typing import Any
 import oslo_messaging
 
 from . import messaging, usage
-from .pace import Errors
+from .pace import Errors, share
 from .steps import weigh
 
+#: between the attempts to send what has failed, seconds
+_PAUSE = 0.05
 #: of the threads that only wait in a call, bytes
 _STACK = 256 * 1024
 
@@ -48,6 +52,7 @@ class Worker(messaging.Peer):
         self._returned: list[tuple[int, int]] = []
         self._errors = Errors()
         self._used = 0.0
+        self._repeaters: list[_Repeater] = []
 
     def aim(self, count: int, first: int = 0) -> dict[str, Any]:
         """Have a client for each of so many servers: nothing is sent."""
@@ -59,44 +64,39 @@ class Worker(messaging.Peer):
         """Only be weighed."""
         return {}
 
-    def sweep(self, what: str, threads: int, passes: int) -> dict[str, Any]:
+    def sweep(self, what: str, threads: int, passes: int, insist: float = 0.0) -> dict[str, Any]:
         """Send to each target, ``passes`` times; each thread has its share of the targets.
 
         :param what: "cast" or "call"
+        :param insist: what fails is sent again for so many seconds
         :returns: how long each took, in nanoseconds, target by target; -1: it failed
         """
         send = _cast if what == "cast" else _call
         times = [[-1] * passes for _ in self._targets]
         errors = [Errors() for _ in range(threads)]
+        until = time.monotonic() + insist
 
         def work(thread: int) -> None:
             for number in range(passes):
                 for index in range(thread, len(self._targets), threads):
-                    began = time.monotonic_ns()
-                    try:
-                        send(self._targets[index])
-                    except Exception as error:
-                        errors[thread].add(error)
-                    else:
-                        times[index][number] = time.monotonic_ns() - began
+                    times[index][number] = _one(send, self._targets[index], errors[thread], until)
 
         began = time.monotonic_ns()
         _together(work, threads)
         took = time.monotonic_ns() - began
-        return {"took_ns": took, "times": times,
+        return {"took_ns": took, "at": began + took, "times": times,
                 "errors": [kinds.kinds for kinds in errors if kinds.kinds]}  # fmt: skip
 
     def repeat(self, count: int, threads: int) -> dict[str, Any]:
-        """So many calls to the first target, from so many threads; how many were answered."""
-        answered = [0] * threads
-        target = self._targets[0]
+        """So many calls to the first target, from so many threads; how many were answered.
 
-        def work(thread: int) -> None:
-            for _ in range(thread, count, threads):
-                _call(target)
-                answered[thread] += 1
-
-        _together(work, threads)
+        The threads stay for the next time: what memory threads cost is not that of calls.
+        """
+        while len(self._repeaters) < threads:
+            self._repeaters.append(_Repeater())
+        for index, repeater in enumerate(self._repeaters):
+            repeater.orders.put((self._targets[0], share(count, threads, index)))
+        answered = [repeater.answers.get() for repeater in self._repeaters]
         return {"answered": sum(answered)}
 
     def trace(self, on: bool) -> dict[str, Any]:
@@ -152,6 +152,39 @@ class Worker(messaging.Peer):
         threads = (thread.native_id for thread in threading.enumerate())
         return usage.of_threads(thread for thread in threads
                                 if thread is not None and thread not in self._ours)  # fmt: skip
+
+
+class _Repeater:
+    """A thread that makes calls one after the other, as many as it is told."""
+
+    def __init__(self) -> None:
+        self.orders: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            target, count = self.orders.get()
+            answered = 0
+            for _ in range(count):
+                with contextlib.suppress(Exception):
+                    _call(target)
+                    answered += 1
+            self.answers.put(answered)
+
+
+def _one(send: Callable[[Any], None], target: Any, errors: Errors, until: float) -> int:
+    """Nanoseconds that it took; -1 if it failed and it is too late to try again."""
+    began = time.monotonic_ns()
+    while True:
+        try:
+            send(target)
+            return time.monotonic_ns() - began
+        except Exception as error:
+            errors.add(error)
+            if time.monotonic() >= until:
+                return -1
+            time.sleep(_PAUSE)
 
 
 def _pass(gate: Any) -> None:
