@@ -69,6 +69,7 @@ class Client:
         self._context: BusContext | None = None
         #: whether the I/O thread has ended by an error
         self.dead = False
+        self._requests_under_way: set[Request] = set()
         self._replies_under_way: set[Reply] = set()
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
@@ -150,8 +151,13 @@ class Client:
         context = self._context
         if context is not None:
             op.bind(context, now)
-        self._put(self._connection.send, op, timeout)
-        reply: codec.Message | None = self._wait(op, monitor)
+        under_way = self._requests_under_way
+        under_way.add(op)
+        try:
+            self._put(self._connection.send, op, timeout, len(under_way) == 1)
+            reply: codec.Message | None = self._wait(op, monitor)
+        finally:
+            under_way.discard(op)
         return reply
 
     def _retry(self, retry: int | None) -> Retry:
@@ -163,9 +169,9 @@ class Client:
                 self._retries[retry] = found
         return found
 
-    def _put(self, fn: Any, op: Operation, timeout: float) -> None:
+    def _put(self, fn: Any, op: Operation, timeout: float, alone: bool) -> None:
         try:
-            self._loop.put(fn, op, timeout)
+            self._loop.put(fn, op, timeout, alone)
         except MailboxFull as error:
             raise self._timed_out(op, "the I/O thread") from error
         except LoopClosed as error:
@@ -241,7 +247,8 @@ class Client:
         if context is not None:
             op.bind(context, now)
         try:
-            self._loop.put(self._connection.send, op, timeout)
+            self._loop.put(self._connection.send, op, timeout,
+                           len(self._replies_under_way) == 1)
             if gate is not None:
                 gate.result(timeout)
         except (MailboxFull, LoopClosed, TimeoutError) as error:

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 from amqp1_driver.eventloop.errors import LoopClosed
 from amqp1_driver.eventloop.mailbox import Mailbox
-from amqp1_driver.eventloop.poller import READ, WRITE, Poller, Waker, make_poller
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
+from amqp1_driver.eventloop.watch import Callback, Watch
 
 LOG = logging.getLogger(__name__)
 
@@ -33,9 +33,6 @@ LOG = logging.getLogger(__name__)
 _BATCH = 256
 # How long the answers of those who were woken are waited for, seconds.
 NAP = 0.001
-
-Callback = Callable[[], object]
-
 
 class Resource(Protocol):
     """Something with descriptors that belongs to a loop, such as a transport."""
@@ -47,23 +44,16 @@ class Resource(Protocol):
         """This is the child of a fork: close the inherited descriptors, touch nothing else."""
 
 
-class _Registration:
-    __slots__ = ("active", "mask", "on_readable", "on_writable")
-
-    def __init__(self, on_readable: Callback, on_writable: Callback) -> None:
-        self.on_readable = on_readable
-        self.on_writable = on_writable
-        self.mask = READ
-        self.active = True
-
-
 class EventLoop:
     """Runs callbacks on a daemon thread of its own (a green one under eventlet).
 
     Threads: post(), put(), stop(), now(), in_loop(), on_death() on any; the rest on the loop
-    thread only, which assert_in_loop() checks. A callback that raises ends the loop: this is
-    logged, every operation left in the mailbox is aborted and on_death callbacks run, because
-    a loop that went on with half-done state would leave callers waiting.
+    thread only, which assert_in_loop() checks. While that sleeps, a thread that has an operation
+    for it may do the work in its place (put(), ``alone``), and is the loop thread meanwhile.
+
+    A callback that raises ends the loop: this is logged, every operation left in the mailbox is
+    aborted and on_death callbacks run, because a loop that went on with half-done state would
+    leave callers waiting.
 
     A child of a fork inherits a dead loop, with its descriptors closed; it makes a new one.
     """
@@ -71,8 +61,14 @@ class EventLoop:
     def __init__(self, name: str, *, mailbox_size: int = 10000) -> None:
         self.name = name
         self._mailbox = Mailbox(mailbox_size, self._wake)
+        # Whoever holds it is the loop thread to all that lives there. It is free while that
+        # thread waits for something to do.
+        self._baton = threading.Lock()
+        self._baton.acquire()
+        self._may_stand_in = False
+        self._failure: BaseException | None = None
+        self._napping = False
         self._timers = TimerQueue()
-        self._registrations: dict[int, _Registration] = {}
         self._before_sleep: list[Callback] = []
         self._gates: list[Any] = []
         self._later: list[Callback] = []
@@ -84,9 +80,7 @@ class EventLoop:
         self._cause: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._ident: int | None = None
-        self._waker: Waker | None = None
-        self._poller: Poller | None = None
-        self._read_wakeups = True
+        self._watch: Watch | None = None
         self._stopping = False
         self._abandoned = False
         _loops.add(self)
@@ -103,10 +97,9 @@ class EventLoop:
             raise LoopClosed(f"event loop {self.name} has ended", self._cause)
         if self._thread is not None:
             raise RuntimeError(f"event loop {self.name} was started before")
-        waker = self._waker = Waker()
         try:
-            poller = self._poller = make_poller()
-            self._read_wakeups = poller.add_waker(waker.fileno())
+            self._watch = Watch()
+            self._may_stand_in = self._watch.shared
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
         except BaseException as exc:
@@ -161,15 +154,20 @@ class EventLoop:
         self._mailbox.post_idly(fn, op)
 
     def put(
-        self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None
+        self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None,
+        alone: bool = False,
     ) -> None:
         """As post(), but wait up to ``timeout`` seconds (None: for ever) while it is full.
 
+        :param alone: nothing else is under way: if the loop sleeps, it is left to, and this
+            thread does what there is to do. With more under way the loop gathers it better.
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
         if self._ident == threading.get_ident():
             self._mailbox.post(fn, op)  # only this thread could make room
+        elif alone and self._can_stand_in() and self._baton.acquire(False):
+            self._stand_in(fn, op)
         else:
             self._mailbox.put(fn, op, timeout)
 
@@ -237,31 +235,26 @@ class EventLoop:
         A descriptor in error counts as ready for all that it is watched for.
         """
         self.assert_in_loop()
-        assert self._poller is not None
-        self._poller.add(fileno, READ)
-        self._registrations[fileno] = _Registration(on_readable, on_writable)
+        self._watched.register(fileno, on_readable, on_writable)
 
     def set_writable(self, fileno: int, wanted: bool) -> None:
         """Whether to call on_writable when the descriptor takes data."""
         self.assert_in_loop()
-        registration = self._registrations[fileno]
-        mask = READ | WRITE if wanted else READ
-        if mask != registration.mask:
-            assert self._poller is not None
-            registration.mask = mask
-            self._poller.change(fileno, mask)
+        self._watched.set_writable(fileno, wanted)
 
     def is_registered(self, fileno: int) -> bool:
         """Is this descriptor watched?"""
-        return fileno in self._registrations
+        return self._watch is not None and self._watch.is_registered(fileno)
 
     def unregister(self, fileno: int) -> None:
         """Watch no more; to be called before the descriptor is closed."""
         self.assert_in_loop()
-        registration = self._registrations.pop(fileno)
-        registration.active = False  # its events of this batch are void
-        assert self._poller is not None
-        self._poller.remove(fileno)
+        self._watched.unregister(fileno)
+
+    @property
+    def _watched(self) -> Watch:
+        assert self._watch is not None  # there is one from start() on
+        return self._watch
 
     def add_before_sleep(self, fn: Callback) -> None:
         """Call ``fn()`` after each batch of events, timers and operations, to flush output."""
@@ -284,9 +277,9 @@ class EventLoop:
     # -- private ---------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        waker = self._waker
-        if waker is not None:
-            waker.wake()
+        watch = self._watch
+        if watch is not None:
+            watch.wake()
 
     def _stop(self, _: object) -> None:
         self._stopping = True
@@ -308,26 +301,77 @@ class EventLoop:
         self._open_gates()
 
     def _run_once(self) -> None:
-        assert self._poller is not None and self._waker is not None
-        events = self._poller.poll(self._patience())
-        self._mailbox.wake_up()
+        watch = self._watch
+        assert watch is not None
+        events = self._wait(watch)
         if self._abandoned:
             return  # a green thread goes on in the child of a fork
+        if self._failure is not None:
+            raise self._failure
         if events:
-            self._dispatch(events, self._waker)
+            watch.dispatch(events)
         # no sooner than that, and timers set since then are for the next turn
         if (now := time.monotonic()) >= self._due:
             self._timers.run_due(now)
         if self._mailbox.entries:
             self._mailbox.drain(_BATCH)
+        if self._end_batch():
+            self._linger = True
+
+    def _end_batch(self) -> bool:
+        """Output first, then wake those who wait for something; whether there were any."""
         for hook in self._before_sleep:
             hook()
-        if self._later:
-            self._run_later()
-            self._linger = True
-        if self._gates:
-            self._open_gates()
-            self._linger = True
+        if not (self._later or self._gates):
+            return False
+        self._run_later()
+        self._open_gates()
+        return True
+
+    def _wait(self, watch: Watch) -> list[tuple[int, int]]:
+        """Until there is something to do; meanwhile another thread may stand in for this."""
+        patience = self._patience()
+        if patience == 0:
+            self._mailbox.wake_up()
+            return watch.wait(0)
+        ident, self._ident = self._ident, None
+        changes = watch.changes
+        self._baton.release()
+        try:
+            events = watch.wait(patience)
+        finally:
+            self._baton.acquire()
+            self._ident = ident
+            self._mailbox.wake_up()
+        return events if changes == watch.changes else watch.look_again()
+
+    def _can_stand_in(self) -> bool:
+        # Handlers of signals run on the main thread, and may raise anywhere.
+        return self._may_stand_in and threading.get_ident() != threading.main_thread().ident
+
+    def _stand_in(self, fn: Callable[[Any], object], op: Any) -> None:
+        """One batch in place of the loop thread, which sleeps; by who holds the baton.
+
+        What raises ends the loop, as it does there. Work that is left, or a timer that is due
+        sooner than the loop would wake, is left to the loop.
+        """
+        self._ident = threading.get_ident()
+        asleep = False
+        try:
+            self._mailbox.wake_up()
+            self._mailbox.post(fn, op)
+            self._mailbox.drain(_BATCH)
+            self._end_batch()
+            due = self._timers.next_deadline()
+            asleep = self._mailbox.fall_asleep(self._napping) and not (
+                self._linger or self._stopping or (due is not None and due < self._due))
+        except BaseException as exc:
+            self._failure = exc
+        finally:
+            self._ident = None
+            self._baton.release()
+        if not asleep:
+            self._wake()
 
     def _run_later(self) -> None:
         later, self._later = self._later, []
@@ -346,25 +390,12 @@ class EventLoop:
         linger = self._linger
         if not self._mailbox.fall_asleep(linger):
             return 0
+        self._napping = linger
         self._linger = False
         if due is None:
             return NAP if linger else None
         patience = max(0.0, due - time.monotonic())
         return min(patience, NAP) if linger else patience
-
-    def _dispatch(self, events: list[tuple[int, int]], waker: Waker) -> None:
-        # All lookups come before the first callback: a descriptor number that is closed and
-        # opened again meanwhile must not get the events of its predecessor.
-        registrations = self._registrations
-        ready = [(registrations.get(fd), mask) for fd, mask in events]
-        for registration, mask in ready:
-            if registration is None:
-                waker.clear(self._read_wakeups)
-                continue
-            if mask & READ and registration.active:
-                registration.on_readable()
-            if mask & WRITE and registration.active and registration.mask & WRITE:
-                registration.on_writable()
 
     def _finish(self, cause: BaseException | None) -> None:
         """The end, orderly (cause None) or not: fail what waits, then free what is held."""
@@ -378,10 +409,8 @@ class EventLoop:
         if cause is not None:
             self._run_on_death(cause)
         self._before_sleep = []
-        if self._poller is not None:
-            self._poller.close()
-        if self._waker is not None:
-            self._waker.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def _run_on_death(self, cause: BaseException) -> None:
         while self._on_death:
@@ -405,11 +434,8 @@ class EventLoop:
         for resource in list(self._resources):
             _guarded(resource.abandon)
         self._resources.clear()
-        if self._thread is not None and not self._stopping:
-            if self._poller is not None:
-                self._poller.close()
-            if self._waker is not None:
-                self._waker.abandon()
+        if self._thread is not None and not self._stopping and self._watch is not None:
+            self._watch.abandon()
         self._stopping = True
 
 

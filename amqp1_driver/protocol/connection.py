@@ -242,7 +242,8 @@ class Connection:
             self.engine.receive(data)
 
     def process(self) -> float:
-        """Settle the replies of the batch before; let the engine work off what has happened; returns its next deadline or 0.
+        """Settle the replies of the batch before, and let the engine work off what has
+        happened; returns its next deadline or 0.
 
         A failure in here costs the physical connection, never the loop.
         """

@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The descriptors that a loop watches, and the one that wakes it."""
+
+from collections.abc import Callable
+
+from amqp1_driver.eventloop.poller import READ, WRITE, EpollPoller, Waker, make_poller
+
+Callback = Callable[[], object]
+
+
+class _Registration:
+    __slots__ = ("active", "mask", "on_readable", "on_writable")
+
+    def __init__(self, on_readable: Callback, on_writable: Callback) -> None:
+        self.on_readable = on_readable
+        self.on_writable = on_writable
+        self.mask = READ
+        self.active = True
+
+
+class Watch:
+    """A poller, its waker and what to call. wake() on any thread, all else on the loop's.
+
+    :raises OSError: out of descriptors
+    """
+
+    def __init__(self) -> None:
+        self._registrations: dict[int, _Registration] = {}
+        self._waker = Waker()
+        try:
+            self._poller = make_poller()
+        except BaseException:
+            self._waker.close()
+            raise
+        self._read_wakeups = self._poller.add_waker(self._waker.fileno())
+        #: whether it may be changed by another thread while one waits in it
+        self.shared = isinstance(self._poller, EpollPoller)
+        #: counts what was registered and unregistered
+        self.changes = 0
+
+    def wake(self) -> None:
+        """Have wait() return."""
+        self._waker.wake()
+
+    def wait(self, patience: float | None) -> list[tuple[int, int]]:
+        """What has happened, after up to ``patience`` seconds (None: any time)."""
+        return self._poller.poll(patience)
+
+    def look_again(self) -> list[tuple[int, int]]:
+        """The watched have changed during wait(): a number in its answer may belong to another
+        file by now. What is ready still is."""
+        self._waker.clear(self._read_wakeups)
+        return self._poller.poll(0)
+
+    def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
+        """Watch for reading."""
+        self.changes += 1
+        self._poller.add(fileno, READ)
+        self._registrations[fileno] = _Registration(on_readable, on_writable)
+
+    def set_writable(self, fileno: int, wanted: bool) -> None:
+        """Watch for writing too, or no more."""
+        registration = self._registrations[fileno]
+        mask = READ | WRITE if wanted else READ
+        if mask != registration.mask:
+            registration.mask = mask
+            self._poller.change(fileno, mask)
+
+    def is_registered(self, fileno: int) -> bool:
+        """Is it watched?"""
+        return fileno in self._registrations
+
+    def unregister(self, fileno: int) -> None:
+        """Watch it no more."""
+        self.changes += 1
+        registration = self._registrations.pop(fileno)
+        registration.active = False  # its events of this batch are void
+        self._poller.remove(fileno)
+
+    def dispatch(self, events: list[tuple[int, int]]) -> None:
+        """Call what is to be called for the answer of wait()."""
+        # All lookups come before the first callback: a descriptor number that is closed and
+        # opened again meanwhile must not get the events of its predecessor.
+        registrations = self._registrations
+        ready = [(registrations.get(fd), mask) for fd, mask in events]
+        for registration, mask in ready:
+            if registration is None:
+                self._waker.clear(self._read_wakeups)
+                continue
+            if mask & READ and registration.active:
+                registration.on_readable()
+            if mask & WRITE and registration.active and registration.mask & WRITE:
+                registration.on_writable()
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._poller.close()
+        self._waker.close()
+
+    def abandon(self) -> None:
+        """close() in the child of a fork: unregisters nothing, takes no lock."""
+        self._poller.close()
+        self._waker.abandon()
