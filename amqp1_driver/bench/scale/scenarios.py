@@ -149,15 +149,16 @@ def reconnect(stage: Stage, n: int) -> Row:
         herd.tell(do="connect", count=share, seconds=seconds)
     there = stage.hear(herds, "connect")
     bus_there, cpu_before = stage.bus_kib, stage.bus_cpu_us
+    at = up = time.monotonic_ns()
     if restart:
-        at, up = _restart(stage, herds)
+        up = _restart(stage, herds, at)
         cpu_before = None if cpu_before is None else 0.0  # it is another process
     else:
-        at = up = min(lost["at"] for lost in stage.ask([server, *herds], "sever"))
-        stage.tell(herds, "again", since=at, seconds=seconds)
+        stage.tell([server], "sever")
+        stage.tell(herds, "again", since=at, seconds=seconds, cut=True)
     back = stage.hear(herds, "again")
     cpu = stage.bus_cpu_us
-    worked = sorted((when - at) / 1e9 for herd in back for when in herd["worked"])
+    worked = sorted((when - herd["at"]) / 1e9 for herd in back for when in herd["worked"])
     attempts = [(when - at) / 1e9 for herd in back for when in herd["attempts"]]
     return {
         "n": n,
@@ -178,18 +179,17 @@ def reconnect(stage: Stage, n: int) -> Row:
     }  # fmt: skip
 
 
-def _restart(stage: Stage, herds: Sequence[Worker]) -> tuple[int, int]:
-    """Kill the bus and start it again; when it went and when it was back, nanoseconds.
+def _restart(stage: Stage, herds: Sequence[Worker], at: int) -> int:
+    """Kill the bus and start it again; when it was back, nanoseconds.
 
     The clients are told to work as soon as it is away.
     """
     bus = stage.bus
     assert bus is not None and bus.kill is not None and bus.revive is not None
-    at = time.monotonic_ns()
     bus.kill()
     stage.tell(herds, "again", since=at, seconds=stage.settings.timeout)
     bus.revive()
-    return at, time.monotonic_ns()
+    return time.monotonic_ns()
 
 
 def memory(stage: Stage, n: int) -> Row:

@@ -66,10 +66,6 @@ class Worker(messaging.Peer):
         """Only be weighed."""
         return {}
 
-    def sever(self) -> dict[str, Any]:
-        """Lose all connections; how many, and when."""
-        return fault.sever()
-
     def connect(self, count: int, seconds: float) -> dict[str, Any]:
         """Make so many clients and have each call once: when each of them was answered."""
         target = oslo_messaging.Target(topic=self.order["topic"])
@@ -84,12 +80,14 @@ class Worker(messaging.Peer):
         quiet.after_import()
         return self.again(time.monotonic_ns(), seconds)
 
-    def again(self, since: int, seconds: float) -> dict[str, Any]:
+    def again(self, since: int, seconds: float, cut: bool = False) -> dict[str, Any]:
         """Have each client call until it is answered; when that was, monotonic nanoseconds.
 
         :param since: attempts to connect count from then on
         :param seconds: after which a client gives up
+        :param cut: they lose all connections first
         """
+        at = fault.sever()["at"] if cut else since
         self._worked, self._errors = [], Errors()
         until = time.monotonic() + seconds
 
@@ -108,6 +106,7 @@ class Worker(messaging.Peer):
         for thread in _started(work, len(self._clients)):
             thread.join()
         return {
+            "at": at,
             "worked": self._worked,
             "attempts": [at for at in self._attempts.times if at >= since],
             "errors": [self._errors.kinds] if self._errors.kinds else [],
