@@ -150,6 +150,9 @@ class _Run:
             lost, duplicated = stock.check(heard, self._limits.drain, self._crew)
             result["received"], result["lost"] = heard["received"], lost
             result["duplicated"] = duplicated
+            if not stock.depth():
+                result["errors"]["empty"] = {"count": 1, "first": "the queue that is received from "
+                                             "ran empty: it needs more --waiting"}  # fmt: skip
         for sender, found in self._queues.items():
             url, timeout = self._node.url, self._limits.deadline
             marks = admin.read(url, found, admin.depth(url, found, timeout), timeout)
