@@ -17,27 +17,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-#: title and path of each column: medians over the rounds, sums for counts
-_COLUMNS = (
-    ("sent/s", "sent_per_s", 1.0),
-    ("recv/s", "received_per_s", 1.0),
-    ("lost", "lost", 1.0),
-    ("dup", "duplicated", 1.0),
-    ("err", "failed", 1.0),
-    ("p50 ms", "latency_us.p50", 1e-3),
-    ("p90", "latency_us.p90", 1e-3),
-    ("p99", "latency_us.p99", 1e-3),
-    ("max", "latency_us.max", 1e-3),
-    ("CPU us cl", "cpu_us.client", 1.0),
-    ("srv", "cpu_us.server", 1.0),
-    ("bus", "cpu_us.bus", 1.0),
-    ("switches cl", "switches.client", 1.0),
-    ("srv", "switches.server", 1.0),
-    ("bus", "switches.bus", 1.0),
-    ("MiB cl", "peak_mib.client", 1.0),
-    ("srv", "peak_mib.server", 1.0),
-    ("bus", "peak_mib.bus", 1.0),
-)
+#: medians over the rounds, sums for counts;
+#: group, columns of it: title, figure, factor, whose lowest and highest round stand with it
+_GROUPS: tuple[tuple[str, tuple[tuple[str, str, float, str], ...]], ...] = (
+    ("messages", (
+        ("sent/s", "sent_per_s", 1.0, ""),
+        ("recv/s", "received_per_s", 1.0, "recv/s"),
+        ("lost", "lost", 1.0, ""),
+        ("dup", "duplicated", 1.0, ""),
+        ("err", "failed", 1.0, ""),
+    )),
+    ("latency ms", (
+        ("p50", "latency_us.p50", 1e-3, ""),
+        ("p90", "latency_us.p90", 1e-3, ""),
+        ("p99", "latency_us.p99", 1e-3, ""),
+        ("max", "latency_us.max", 1e-3, ""),
+        ("p99/p50", "latency_us.p99/p50", 1.0, ""),
+    )),
+    ("CPU us/message", (
+        ("client", "cpu_us.client", 1.0, ""),
+        ("server", "cpu_us.server", 1.0, ""),
+        ("cl+srv", "cpu_us.client+server", 1.0, "CPU client+server"),
+        ("bus", "cpu_us.bus", 1.0, ""),
+    )),
+    ("switches/message", (
+        ("client", "switches.client", 1.0, ""),
+        ("server", "switches.server", 1.0, ""),
+        ("bus", "switches.bus", 1.0, ""),
+    )),
+    ("peak MiB", (
+        ("client", "peak_mib.client", 1.0, ""),
+        ("server", "peak_mib.server", 1.0, ""),
+        ("bus", "peak_mib.bus", 1.0, ""),
+    )),
+)  # fmt: skip
+_COLUMNS = tuple(column for _, columns in _GROUPS for column in columns)
+_GAP = 2
 
 
 def number(value: float | None) -> str:
@@ -52,9 +67,9 @@ def number(value: float | None) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines with columns of equal width; the first column to the left, others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = _widths(rows)
     return [
-        "  ".join(
+        (" " * _GAP).join(
             cell.ljust(width) if index == 0 else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
@@ -62,21 +77,44 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _group_line(widths: Sequence[int]) -> str:
+    """The names of the groups, each between strokes over its columns."""
+    parts, at = [" " * widths[0]], 1
+    for title, columns in _GROUPS:
+        width = sum(widths[at : at + len(columns)]) + _GAP * (len(columns) - 1)
+        parts.append(f" {title} ".center(width, "-"))
+        at += len(columns)
+    return (" " * _GAP).join(parts)
+
+
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
     """Everything about one scenario."""
     rounds = max(len(entry["runs"]) for entry in scenario["entries"])
     lines = [f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
              f"round{'s' if rounds > 1 else ''})"]  # fmt: skip
-    rows = [["", *(title for title, _, _ in _COLUMNS)]]
+    rows = [["", *(title for title, *_ in _COLUMNS)]]
     for entry in scenario["entries"]:
         if entry["median"] is not None:
-            cells = [number(_scaled(entry["median"], path, by)) for _, path, by in _COLUMNS]
-            rows.append([entry["label"], *cells])
-    lines += table(rows) if len(rows) > 1 else []
+            rows.append([entry["label"], *(_cell(entry["median"], rounds, *column[1:])
+                                           for column in _COLUMNS)])  # fmt: skip
+    if len(rows) > 1:
+        lines += [_group_line(_widths(rows)), *table(rows)]
     lines += _ratio_lines(scenario["entries"])
     for entry in scenario["entries"]:
         lines += _remarks(entry)
     return lines
+
+
+def _cell(median: dict[str, Any], rounds: int, path: str, by: float, spread: str) -> str:
+    text = number(_scaled(median, path, by))
+    ends = median["spread"].get(spread)
+    if rounds == 1 or ends is None:
+        return text
+    return f"{text} ({number(ends['low'])}..{number(ends['high'])})"
 
 
 def _scaled(median: dict[str, Any], path: str, by: float) -> float | None:
@@ -119,3 +157,12 @@ def _remarks(entry: dict[str, Any]) -> list[str]:
             lines.append(f"{entry['label']}: {median['in_doubt']} messages were received though "
                          "their sending failed")  # fmt: skip
     return lines
+
+
+def fault(title: str, label: str, runs: Sequence[dict[str, Any]]) -> str:
+    """What was lost or came twice in these runs, in words; "" if nothing."""
+    parts = [f"{count} messages {words}" for words, count in (
+        ("lost", sum(run["lost"] for run in runs)),
+        ("received more than once", sum(run["duplicated"] for run in runs)),
+    ) if count]  # fmt: skip
+    return f"{label} ({title}): {' and '.join(parts)}" if parts else ""

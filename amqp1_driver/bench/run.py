@@ -20,7 +20,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.bench import buses
 from amqp1_driver.bench.account import account
@@ -29,6 +29,9 @@ from amqp1_driver.bench.plan import Entry, Scenario
 from amqp1_driver.bench.workers import usage
 from amqp1_driver.bench.workers.ledger import Histogram
 from amqp1_driver.bench.workers.pace import Stint, share
+
+if TYPE_CHECKING:
+    from amqp1_driver.bench.profile.record import Recorder
 
 _PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 #: late copies are waited for so long, seconds
@@ -70,16 +73,25 @@ class Place:
 
 
 def measure(entry: Entry, scenario: Scenario, place: Place, limits: Limits,
-            tick: Callable[[], None] = lambda: None) -> dict[str, Any]:  # fmt: skip
-    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread."""
+            tick: Callable[[], None] = lambda: None,
+            recorder: Recorder | None = None) -> dict[str, Any]:  # fmt: skip
+    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread.
+
+    :param recorder: samples the workers while they are measured
+    """
     with Crew(tick) as crew:
-        return _Run(entry, scenario, place, limits, crew).result()
+        try:
+            return _Run(entry, scenario, place, limits, crew, recorder).result()
+        finally:
+            if recorder is not None:
+                recorder.close()
 
 
 class _Run:
     def __init__(self, entry: Entry, scenario: Scenario, place: Place, limits: Limits,
-                 crew: Crew) -> None:  # fmt: skip
+                 crew: Crew, recorder: Recorder | None) -> None:  # fmt: skip
         self._entry, self._scenario, self._limits, self._crew = entry, scenario, limits, crew
+        self._recorder = recorder
         url = _tcp_url() if entry.kind == "tcp" else entry.on(place.address)
         self._pid = place.bus_pid
         if self._pid is None and entry.kind in ("messaging", "raw"):
@@ -103,12 +115,16 @@ class _Run:
         about = self._start()
         self._warm_up()
         self._drain("warm", self._warm * self._copies)
+        if self._recorder is not None:
+            self._recorder.begin(self._crew, self._clients, self._servers)
         self._ask("mark", "marked")
         before = self._bus_usage()
         at = time.monotonic_ns() + _LEAD_NS
         clients = self._send(at)
         self._drain("received", sum(client["sent"] for client in clients) * self._copies)
         bus = self._bus_usage()
+        if self._recorder is not None:
+            self._recorder.end(self._crew)
         self._crew.pause(_SETTLE)
         servers = self._ask("report", "report")
         for client in clients:

@@ -24,7 +24,7 @@ from typing import Any
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.plan import Entry, Scenario, interleave
 from amqp1_driver.bench.progress import Progress
-from amqp1_driver.bench.report import scenario_lines
+from amqp1_driver.bench.report import fault, scenario_lines
 from amqp1_driver.bench.run import Limits, Place, measure
 from amqp1_driver.bench.summary import ratios, summary
 
@@ -48,16 +48,7 @@ class Session:
         self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
         self._place, self._limits = place, limits
         self._measure = measured
-        self.document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
-                        "python": platform.python_version()},
-            "bus": bus,
-            "rounds": rounds,
-            "limits": asdict(limits),
-            "scenarios": [],
-        }  # fmt: skip
+        self.document: dict[str, Any] = {**heading(bus, rounds, limits), "scenarios": []}
 
     def play(self) -> dict[str, Any]:
         """Run everything, and print each scenario's table when it is complete."""
@@ -79,12 +70,19 @@ class Session:
         return any("trouble" in run for run in self._runs())
 
     @property
-    def spotless(self) -> bool:
-        """Whether nothing failed, was lost or came twice."""
-        return not any(
-            "trouble" in run or run["lost"] or run["duplicated"] or run["failed"]
-            for run in self._runs()
-        )
+    def faults(self) -> list[str]:
+        """What was lost or came twice, in words."""
+        found = [
+            fault(scenario["title"], entry["label"],
+                  [run for run in entry["runs"] if "trouble" not in run])
+            for scenario in self.document["scenarios"] for entry in scenario["entries"]
+        ]  # fmt: skip
+        return [words for words in found if words]
+
+    @property
+    def refused(self) -> bool:
+        """Whether a message could not be sent."""
+        return any(run.get("failed") for run in self._runs())
 
     def _runs(self) -> list[dict[str, Any]]:
         return [run for scenario in self.document["scenarios"] for entry in scenario["entries"]
@@ -121,6 +119,19 @@ class Session:
             return self._measure(entry, scenario, self._place, self._limits, progress.tick)
         except Trouble as error:
             return {"trouble": str(error)}
+
+
+def heading(bus: str | None, rounds: int, limits: Limits) -> dict[str, Any]:
+    """How a document begins: when and where."""
+    return {
+        "schema": SCHEMA,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
+                    "python": platform.python_version()},
+        "bus": bus,
+        "rounds": rounds,
+        "limits": asdict(limits),
+    }  # fmt: skip
 
 
 def _good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:

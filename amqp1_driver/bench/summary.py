@@ -34,12 +34,19 @@ def _cpu(*names: str) -> Callable[[Run], float | None]:
     return figure
 
 
+def tail(run: Run) -> float | None:
+    """How much longer than most the slowest percent takes."""
+    latency = run["latency_us"]
+    return latency["p99"] / latency["p50"] if latency["p50"] else None
+
+
 #: what ratios are made of: name and figure
 FIGURES: dict[str, Callable[[Run], float | None]] = {
     "sent/s": lambda run: run["sent_per_s"],
     "recv/s": lambda run: run["received_per_s"],
     "p50": lambda run: run["latency_us"]["p50"],
     "p99": lambda run: run["latency_us"]["p99"],
+    "p99/p50": lambda run: tail(run),
     "CPU client+server": _cpu("client", "server"),
     "CPU all": _cpu("client", "server", "bus"),
 }
@@ -52,7 +59,8 @@ def median(values: Sequence[float | None]) -> float | None:
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """Medians of all figures, sums of counts and errors; None without runs."""
+    """Medians of all figures, lowest and highest round of some, sums of counts and errors; None
+    without runs."""
     if not runs:
         return None
     result: dict[str, Any] = {name: sum(run[name] for run in runs) for name in COUNTS}
@@ -61,7 +69,16 @@ def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
         result[name] = median([run[name] for run in runs])
     for name in _NESTED:
         result[name] = {key: median([run[name][key] for run in runs]) for key in runs[0][name]}
+    result["latency_us"]["p99/p50"] = median([tail(run) for run in runs])
+    result["cpu_us"]["client+server"] = median([FIGURES["CPU client+server"](run) for run in runs])
+    result["spread"] = {name: _spread([figure(run) for run in runs])
+                        for name, figure in FIGURES.items()}  # fmt: skip
     return result
+
+
+def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
+    there = [value for value in values if value is not None]
+    return {"low": min(there), "high": max(there)} if there else None
 
 
 def _errors(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from amqp1_driver.bench import plan
@@ -50,7 +51,15 @@ drivers, each [LABEL=]URL[@VENV]:
 columns: messages sent and received per second (received: until the last one is there); lost:
 sending succeeded, nobody received it; dup: received more than once; err: sending failed; latency of
 the call, or of the sending; CPU and context switches per message, of clients per message sent, of
-servers and bus per message received; peak memory of the largest process.
+servers and bus per message received; peak memory of the largest process. With several rounds
+medians, for some with (lowest..highest) round; lost, dup and err are sums.
+
+profile: each scenario runs twice, the second time while the stack of whichever thread uses the
+processor is written down every few milliseconds. Tables show the share of each layer in clients and
+servers, the functions with the most, and what the samples cost. Where Linux's perf is installed
+and permitted (as root, or with kernel.perf_event_paranoid <= 0), also what lies below Python:
+kernel, interpreter, C libraries. DIR gets flame graphs (*.svg), stacks for
+other tools (*.folded) and profile.json.
 
 virtual environments to compare with:
   amqp1 bench --make-venv removed DIR    oslo.messaging 14.9.3, the last with an amqp driver
@@ -63,9 +72,10 @@ examples:
   amqp1 bench --bus rabbitmq-4.3 --op call notify --compare rabbit=rabbit:@DIR2 ours=amqp:
   amqp1 bench --op call --threads 64 --compare floor: ours=amqp: tcp:
   amqp1 bench --rate 500 --threads 16 --seconds 10 --json result.json --plot result.png
+  amqp1 bench --threads 1,64 --seconds 10 --profile DIR         where the time goes
 
-Exit status: 0; 1 if a run came to nothing, with --strict also if a message was lost, came twice
-or could not be sent; 2 for wrong arguments; 130 after ^C.
+Exit status: 0; 1 if a run came to nothing, or a message was lost or came twice, whichever driver
+it was; with --strict also if one could not be sent; 2 for wrong arguments; 130 after ^C.
 """
 
 
@@ -131,7 +141,10 @@ def _limits(add: Callable[..., Any]) -> None:
 def _output(add: Callable[..., Any]) -> None:
     add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
     add("--plot", metavar="FILE", help="draw it (needs matplotlib: amqp1-driver[bench])")
-    add("--strict", action="store_true", help="status 1 if anything is lost or comes twice")
+    add("--profile", metavar="DIR", help="show where the processor time goes, see below; no ratios")
+    add("--no-perf", action="store_true", help="with --profile: nothing below Python")
+    add("--rst", metavar="FILE", help="with --profile: write its tables in reStructuredText too")
+    add("--strict", action="store_true", help="status 1 also if a message could not be sent")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -174,10 +187,8 @@ def scenarios(args: argparse.Namespace) -> list[Scenario]:
 def _bench(args: argparse.Namespace) -> int:
     from amqp1_driver.bench import buses
     from amqp1_driver.bench.run import Limits, Place
-    from amqp1_driver.bench.session import Session
 
-    if args.plot:
-        import matplotlib  # noqa: F401 - better now than after an hour
+    _check_output(args)
     given = args.compare or [plan.entry("amqp:")]
     entries = plan.with_options(plan.unique(given), args.option)
     limits = Limits(args.warmup, args.timeout, deadline=args.deadline, drain=args.drain)
@@ -186,17 +197,61 @@ def _bench(args: argparse.Namespace) -> int:
         if args.bus or any(entry.needs_bus for entry in entries):
             bus = stack.enter_context(buses.started(args.bus or "router"))
         place = Place(bus.address if bus else "", args.bus_pid, args.executor)
-        session = Session(entries, scenarios(args), args.rounds, place, limits,
-                          bus.name if bus else None)  # fmt: skip
-        try:
-            session.play()
-        finally:
-            _write(args.json, session.document)
+        name = bus.name if bus else None
+        if args.profile:
+            return _profile(args, entries, place, limits, name)
+        return _measure(args, entries, place, limits, name)
+
+
+def _check_output(args: argparse.Namespace) -> None:
+    """Better now than after an hour. ValueError, OSError."""
+    if args.profile and (args.plot or args.json):
+        raise ValueError("--profile has no --plot and --json: DIR gets flame graphs and JSON")
+    if args.rst and not args.profile:
+        raise ValueError("--rst belongs to --profile")
+    if args.plot:
+        from amqp1_driver.bench import plot
+
+        plot.check(args.plot)
+    for option, path in (("--json", args.json), ("--rst", args.rst)):
+        if path and path != "-" and not Path(path).absolute().parent.is_dir():
+            raise FileNotFoundError(f"{option} {path}: there is no such folder")
+
+
+def _measure(args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any,
+             bus: str | None) -> int:  # fmt: skip
+    from amqp1_driver.bench.session import Session
+
+    session = Session(entries, scenarios(args), args.rounds, place, limits, bus)
+    try:
+        session.play()
+    finally:
+        _write(args.json, session.document)
     if args.plot and session.document["scenarios"]:
         from amqp1_driver.bench import plot
 
         plot.draw(session.document, args.plot)
-    return int(not session.spotless if args.strict else session.failed)
+    return _status(session.faults, session.failed or (args.strict and session.refused))
+
+
+def _profile(args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any,
+             bus: str | None) -> int:  # fmt: skip
+    from amqp1_driver.bench.profile.report import rst
+    from amqp1_driver.bench.profile.session import Profile
+
+    profile = Profile(entries, scenarios(args), args.rounds, place, limits, Path(args.profile),
+                      not args.no_perf, bus)  # fmt: skip
+    document = profile.play()
+    if args.rst:
+        Path(args.rst).write_text(rst(document), encoding="utf-8")
+    return _status(profile.faults, profile.failed)
+
+
+def _status(faults: Sequence[str], failed: bool) -> int:
+    """Of the process; says on standard error what was lost or came twice."""
+    for words in faults:
+        print(f"amqp1 bench: {words}", file=sys.stderr)
+    return int(failed or bool(faults))
 
 
 def _write(path: str | None, document: dict[str, Any]) -> None:

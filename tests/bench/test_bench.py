@@ -30,6 +30,7 @@ import pytest
 from amqp1_driver.bench.plan import Scenario
 from amqp1_driver.cli import bench
 from amqp1_driver.cli import main as cli
+from tests.bench.test_summary import run as run_of
 
 SHORT = ("--threads", "2", "--warmup", "0.1", "--timeout", "20", "--strict")
 
@@ -170,6 +171,38 @@ def test_arguments_that_do_not_fit_together(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [(["--plot", "x.notes"], 2, "--plot x.notes: the name has to end in one of"),
+     (["--plot", "no/such/folder.png"], 1, "there is no such folder"),
+     (["--json", "no/such/folder.json"], 1, "--json no/such/folder.json: there is no such folder"),
+     (["--rst", "x.rst"], 2, "--rst belongs to --profile"),
+     (["--profile", "x", "--plot", "x.png"], 2, "--profile has no --plot")],
+)  # fmt: skip
+def test_where_results_can_not_go_nothing_is_measured(
+    arguments: list[str], status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    assert cli.main(["bench", "--compare", "floor:", *arguments]) == status
+    text = capsys.readouterr()
+    assert words in text.err and text.out == ""
+
+
+def test_a_run_that_loses_or_doubles_messages_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from amqp1_driver.bench import run
+    from amqp1_driver.bench.account import Account
+
+    monkeypatch.setattr(run, "account", lambda *_: Account(2, 1, 0))
+    short = ["--threads", "1", "--warmup", "0.1", "--count", "5", "--compare", "floor:"]
+    assert cli.main(["bench", *short]) == 1
+    assert capsys.readouterr().err == (
+        "amqp1 bench: floor (call, 1 thread, 100 B): 2 messages lost and 1 messages received more "
+        "than once\n"
+    )
+
+
 def test_the_help_explains_drivers_columns_and_status(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["bench", "--help"])
@@ -184,6 +217,33 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "result.png"
     measured(tmp_path, "--compare", "floor:", "tcp:", "--count", "10", "--plot", str(picture))
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_numbers_of_threads_become_lines_one_for_each_driver(tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    from amqp1_driver.bench import plot
+    from amqp1_driver.bench.summary import summary
+
+    def entry(label: str, rates: list[float]) -> dict[str, Any]:
+        runs = [run_of(rate) for rate in rates]
+        return {"label": label, "url": "amqp:", "runs": runs, "median": summary(runs)}
+
+    scenarios = [
+        {"title": f"call, {threads} threads, 100 B", "threads": threads,
+         "entries": [entry("A", [10.0 * threads, 30.0 * threads, 20.0 * threads]),
+                     entry("B", [7.0])]}
+        for threads in (2, 8)
+    ]  # fmt: skip
+    grid = figure.Figure().subplots(4, 1)
+    plot._lines(grid, scenarios)
+    first, second = grid[0].get_lines()
+    assert (list(first.get_xdata()), list(first.get_ydata())) == ([2, 8], [40.0, 160.0])
+    assert list(second.get_ydata()) == [7.0, 7.0]
+    lowest, highest = grid[0].collections[0].get_datalim(grid[0].transData).get_points()[:, 1]
+    assert (lowest, highest) == (20.0, 240.0)
+    plot.draw({"scenarios": scenarios, "rounds": 3, "bus": None, "when": "2026-01-01T"},
+              str(tmp_path / "x.svg"))  # fmt: skip
+    assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
 def test_a_virtual_environment_that_is_there_is_left_alone(

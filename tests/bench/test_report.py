@@ -93,7 +93,7 @@ def test_a_run_that_comes_to_nothing_is_reported_and_the_others_go_on(
     other = document["scenarios"][0]["entries"][1]
     assert other["runs"][0] == {"trouble": "server-1 ended"}
     assert other["ratio"]["sent/s"] == {"ratio": 3.0, "low": 3.0, "high": 3.0}
-    assert made.failed and not made.spotless
+    assert made.failed and made.faults == []
     assert "B, round 1: server-1 ended" in capsys.readouterr().out
 
 
@@ -105,14 +105,31 @@ def test_nothing_is_compared_with_a_driver_that_came_to_nothing(
     assert "A, round 1: a" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flaw", ["lost", "duplicated", "failed"])
-def test_spotless_is_only_what_has_no_flaw(flaw: str) -> None:
-    flawed, _ = session([run(failed=0, **{}), run(**{"failed": 0, flaw: 1})], rounds=1)
-    flawed.play()
-    assert not flawed.failed and not flawed.spotless
+def test_what_was_lost_or_came_twice_is_said_with_the_driver() -> None:
+    made, _ = session([run(lost=1), run(failed=0), run(lost=2, duplicated=4), run(failed=0)])
+    made.play()
+    assert made.faults == [
+        "A (call, 8 threads, 100 B): 3 messages lost and 4 messages received more than once",
+    ]
+    assert not made.failed and made.refused
     clean, _ = session([run(failed=0), run(failed=0)], rounds=1)
     clean.play()
-    assert clean.spotless
+    assert clean.faults == [] and not clean.refused
+
+
+def test_columns_stand_under_the_name_of_their_group(capsys: pytest.CaptureFixture[str]) -> None:
+    made, _ = session([run(100), run(300)], labels="A")
+    made.play()
+    _, groups, titles, figures = capsys.readouterr().out.splitlines()[:4]
+    assert [title for title in ("messages", "latency ms", "CPU us/message", "switches/message",
+                                "peak MiB") if title not in groups] == []  # fmt: skip
+    assert titles.split() == [
+        "sent/s", "recv/s", "lost", "dup", "err", "p50", "p90", "p99", "max", "p99/p50", "client",
+        "server", "cl+srv", "bus", "client", "server", "bus", "client", "server", "bus",
+    ]  # fmt: skip
+    assert figures.startswith("A     200  200 (100..300)  ")
+    assert "  2.00  " in figures  # p99/p50
+    assert groups.index("latency") < titles.index("p99/p50") < groups.index("CPU")
 
 
 def test_errors_are_shown_with_the_words_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@
 """A worker: one client or one server of one run, told by its parent what to do.
 
 The first order says what to be; then a client knows "send", a server "count" and "mark" (from here
-it is measured), both know "report" and "end". Others do what each order names: see ``steps``.
+it is measured), both know "report", "sample", "sampled" and "end". Others do what each order names:
+see ``steps``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from . import steps, usage
 from .channel import Channel
 from .ledger import Ledger
 from .pace import Stint
+from .sampler import Sampler
 
 
 def main() -> None:
@@ -56,7 +58,10 @@ def main() -> None:
 def _client(client: Any, channel: Channel, orders: Any) -> None:
     client.open()
     channel.tell("ready", pid=os.getpid(), about=_about(client))
+    sampler = Sampler()
     for order in orders:
+        if sampler.serve(order, channel):
+            continue
         if order["do"] == "end":
             client.close()
             return
@@ -72,7 +77,10 @@ def _server(make: Any, order: dict[str, Any], channel: Channel, orders: Any) -> 
     server.open()
     before = usage.own()
     channel.tell("ready", pid=os.getpid(), about=_about(server))
+    sampler = Sampler()
     for order in orders:
+        if sampler.serve(order, channel):
+            continue
         if order["do"] == "end":
             server.close()
             return

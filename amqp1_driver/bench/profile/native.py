@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the processor does below Python, by Linux's perf, where that is there and permitted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+_RATE = "249"
+_SECONDS = 30.0
+
+#: functions of the kernel on the way to a sample -> component; the first that fits
+_KERNEL = (
+    ("futex", "kernel: locks (futex), waking and switching threads"),
+    ("ep_poll|epoll|do_select|do_poll", "kernel: epoll, poll"),
+    ("tcp_|inet_|sock_|__sys_sendto|__sys_recvfrom|sys_send|sys_recv|unix_", "kernel: sockets"),
+    ("eventfd|pipe_|ksys_write|ksys_read|vfs_", "kernel: eventfd, pipes, files"),
+    ("nanosleep", "kernel: sleep"),
+    ("__schedule|reschedule_ipi", "kernel: switching threads otherwise"),
+    ("page_fault|exc_page|mmap|munmap|madvise|brk", "kernel: memory"),
+)
+_PYTHON = r"libpython3|bin/python3"
+#: object and function of a sample in user space -> component
+_USER = (
+    (r"cproton|qpid-proton", r"", "proton (C)"),
+    (r"cffi", r"", "cffi"),
+    (r"/_json\.", r"", "json (C)"),
+    (r"/lib(c|pthread)[.-]", r"pthread|sem_|futex|lll_lock", "C library: locks"),
+    (r"/lib(c|pthread)[.-]", r"", "C library: memory, strings"),
+    (r"vdso", r"", "clock (vdso)"),
+    (r"libssl|libcrypto|/_ssl\.", r"", "TLS"),
+    (_PYTHON, r"take_gil|drop_gil|PyThread_\w*lock|PyEval_\w+Thread$",
+     "interpreter: its lock (GIL)"),
+    (_PYTHON, r"gc_|visit_|_PyGC|subtract_refs|update_refs|deduce_unreach",
+     "interpreter: garbage collection"),
+    (_PYTHON, r"", "interpreter"),
+)  # fmt: skip
+_OTHER_KERNEL, _OTHER = "kernel: entry and exit, interrupts, other", "other libraries"
+COMPONENTS = tuple(dict.fromkeys(
+    [*(name for *_, name in _USER), _OTHER, *(name for _, name in _KERNEL), _OTHER_KERNEL]
+))  # fmt: skip
+_KERNEL_RULES = [(re.compile(words), name) for words, name in _KERNEL]
+_USER_RULES = [(re.compile(object_), re.compile(words), name) for object_, words, name in _USER]
+_FRAME = re.compile(r"^\s*[0-9a-f]+ (.*) \((.*)\)$")
+
+
+class Perf:
+    """A recording of the whole machine, which it starts with.
+
+    Attached to a process instead, perf would work at each switch between its threads, and show that
+    as theirs.
+
+    :raises OSError: perf is not there, or may not do it; in words
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        control, self._control = os.pipe()
+        self._answer, answer = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [command(), "record", "-q", "-a", "-e", "cpu-clock", "-F", _RATE, "-g",
+                 "-D", "-1", f"--control=fd:{control},{answer}", "-o", str(path)],
+                pass_fds=(control, answer), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        finally:
+            os.close(control)
+            os.close(answer)
+        try:
+            self._tell("enable")
+        except OSError:
+            self.stop()
+            raise
+
+    def _tell(self, word: str) -> None:
+        """Returns when perf has answered."""
+        os.write(self._control, f"{word}\n".encode())
+        if not os.read(self._answer, 64):
+            raise OSError(f"perf: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        _, words = self._process.communicate(timeout=_SECONDS)
+        lines = [line.strip() for line in words.splitlines() if line.strip()]
+        return lines[-1] if lines else f"ended with status {self._process.returncode}"
+
+    def stop(self) -> None:
+        """The recording is complete."""
+        if self._control < 0:
+            return
+        try:
+            if self._process.poll() is None:
+                self._tell("stop")
+        except OSError:
+            pass  # it has ended by itself
+        finally:
+            os.close(self._control)
+            os.close(self._answer)
+            self._control = -1
+        try:
+            self._process.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def command() -> str:
+    """The path of perf; OSError if it is not there."""
+    found = shutil.which("perf")
+    if found is None:
+        raise OSError("perf is not installed")
+    return found
+
+
+def read(path: Path, pids: Sequence[int]) -> dict[int, Counter[str]]:
+    """How many samples of each process fell to each component; OSError if perf can't tell."""
+    done = subprocess.run(
+        [command(), "script", "-i", str(path), f"--pid={','.join(map(str, pids))}",
+         "-F", "pid,ip,sym,dso"], text=True, stdin=subprocess.DEVNULL, capture_output=True,
+        timeout=4 * _SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise OSError(f"perf script: {done.stderr.strip()[-200:]}")
+    found: dict[int, Counter[str]] = {pid: Counter() for pid in pids}
+    for pid, frames in samples(done.stdout.splitlines()):
+        if pid in found:
+            found[pid][component(frames)] += 1
+    return found
+
+
+def samples(lines: Iterable[str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Process and frames, (function, object), the innermost first, of each sample."""
+    pid, frames = 0, list[tuple[str, str]]()
+    for line in [*lines, ""]:
+        found = _FRAME.match(line)
+        if found:
+            frames.append((found[1].strip(), found[2]))
+        elif line.strip().isdecimal():
+            pid = int(line)
+        elif not line.strip() and frames:
+            yield pid, frames
+            frames = []
+
+
+def component(frames: Sequence[tuple[str, str]]) -> str:
+    """What the processor was at."""
+    function, object_ = frames[0]
+    if "kernel" in object_:
+        names = " ".join(name for name, where in frames if "kernel" in where)
+        return next((name for rule, name in _KERNEL_RULES if rule.search(names)), _OTHER_KERNEL)
+    for where, words, name in _USER_RULES:
+        if where.search(object_) and words.search(function):
+            return name
+    return _OTHER

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of a profile. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from amqp1_driver.bench.profile import layers, native
+from amqp1_driver.bench.report import number, table
+
+ROLES = ("client", "server")
+
+
+def scenario_lines(scenario: dict[str, Any]) -> list[str]:
+    """Everything about one scenario."""
+    lines = []
+    for entry in scenario["entries"]:
+        lines += [f"{scenario['title']}: {entry['label']}"]
+        lines += [entry["trouble"]] if "trouble" in entry else _entry(entry)
+        lines.append("")
+    return lines[:-1]
+
+
+def _entry(entry: dict[str, Any]) -> list[str]:
+    lines = [_cost(entry), "", *_shares(entry, "layers", "processor time by layer")]
+    if any(entry["roles"][role]["components"] for role in entry["roles"]):
+        lines += ["", *_shares(entry, "components", "the same below Python, by perf")]
+    if entry["missing"]:
+        lines += ["", f"nothing below Python: {entry['missing']}"]
+    for role, found in entry["roles"].items():
+        rows = [["own", "with calls", f"{role}: function, its line with the most"]]
+        rows += [
+            [_percent(each["own"]), _percent(each["total"]),
+             f"{each['function']}  {each['line']}: {each['text']}"[:120]]
+            for each in found["functions"]
+        ]  # fmt: skip
+        lines += ["", *table([[row[2], row[0], row[1]] for row in rows])]
+    lines += ["", f"flame graphs: {entry['folder']}/*.svg"]
+    return lines
+
+
+def _cost(entry: dict[str, Any]) -> str:
+    plain, sampled = entry["plain"], entry["sampled"]
+    samples = " + ".join(str(found["samples"]) for found in entry["roles"].values())
+    return (f"{number(plain['received_per_s'])} messages/s, while sampled "
+            f"{number(sampled['received_per_s'])} ({_change(*_rates(entry))}); CPU of clients and "
+            f"servers {number(_cpu(plain))} us a message, while sampled {number(_cpu(sampled))} "
+            f"({_change(_cpu(plain), _cpu(sampled))}); {samples} samples")  # fmt: skip
+
+
+def _rates(entry: dict[str, Any]) -> tuple[float, float]:
+    return entry["plain"]["received_per_s"], entry["sampled"]["received_per_s"]
+
+
+def _cpu(run: dict[str, Any]) -> float:
+    return sum(run["cpu_us"][role] or 0.0 for role in ROLES)
+
+
+def _change(before: float, after: float) -> str:
+    return f"{100 * (after - before) / before:+.1f} %" if before else "-"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _shares(entry: dict[str, Any], what: str, title: str) -> list[str]:
+    roles = [role for role in ROLES if role in entry["roles"]]
+    rows = [[title, *(head for role in roles for head in (role, "us/message"))]]
+    for name in names([entry], what):
+        rows.append([name, *(cell for role in roles for cell in _cells(entry, role, what, name))])
+    if what == "layers":
+        for name, key in (("(all layers: in the kernel)", "system"),
+                          ("(all layers: on the driver's I/O thread)", "io_thread")):  # fmt: skip
+            rows.append([name, *(cell for role in roles
+                                 for cell in _pair(entry, role, entry["roles"][role][key]))])
+    return table(rows)
+
+
+def names(entries: Sequence[dict[str, Any]], what: str) -> list[str]:
+    """All layers or components that have a share anywhere, in their order."""
+    known = layers.LAYERS if what == "layers" else native.COMPONENTS
+    there = {name for entry in entries for found in entry.get("roles", {}).values()
+             for name in found[what]}  # fmt: skip
+    return [name for name in known if name in there]
+
+
+def _cells(entry: dict[str, Any], role: str, what: str, name: str) -> Iterator[str]:
+    return _pair(entry, role, entry["roles"][role][what].get(name))
+
+
+def _pair(entry: dict[str, Any], role: str, share: float | None) -> Iterator[str]:
+    cpu = entry["plain"]["cpu_us"][role]
+    yield "-" if share is None else _percent(share)
+    yield "-" if share is None or cpu is None else number(share * cpu)
+
+
+# -- for the documentation ---------------------------------------------------------
+
+
+def rst(document: dict[str, Any]) -> str:
+    """The tables in reStructuredText, all scenarios of a driver beside each other."""
+    lines = [f".. Written by amqp1 bench --profile, {document['when']}; not to be edited.", ""]
+    machine = document["machine"]
+    lines += [f"{document['when'][:10]}, {machine['cpus']} processors, Python {machine['python']}, "
+              f"{document['bus'] or 'a bus that was there'}.", ""]  # fmt: skip
+    for index, first in enumerate(document["scenarios"][0]["entries"]):
+        found = [(scenario["title"], scenario["entries"][index])
+                 for scenario in document["scenarios"]
+                 if "trouble" not in scenario["entries"][index]]  # fmt: skip
+        if len(document["scenarios"][0]["entries"]) > 1:
+            lines += [f"**{first['label']}**", ""]
+        if found:
+            lines += _rst_cost(found) + _rst_shares(found, "layers", "Layer")
+            if names([entry for _, entry in found], "components"):
+                lines += _rst_shares(found, "components", "Below Python")
+    return "\n".join(lines)
+
+
+def _rst_cost(found: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
+    rows = [["", "messages/s", "CPU us, client + server", "switches, client + server",
+             "messages/s while sampled", "samples"]]  # fmt: skip
+    for title, entry in found:
+        plain = entry["plain"]
+        rows.append([
+            title, number(plain["received_per_s"]), _both(plain["cpu_us"]),
+            _both(plain["switches"]),
+            f"{number(entry['sampled']['received_per_s'])} ({_change(*_rates(entry))})",
+            " + ".join(str(part["samples"]) for part in entry["roles"].values()),
+        ])  # fmt: skip
+    return _list_table(rows)
+
+
+def _both(parts: dict[str, float | None]) -> str:
+    return " + ".join(number(parts[role]) for role in ROLES)
+
+
+def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: str) -> list[str]:
+    columns = [(name, entry, role) for name, entry in found for role in ROLES
+               if role in entry["roles"]]  # fmt: skip
+    rows = [[f"{title}, us a message", *(f"{name}: {role}" for name, _, role in columns)]]
+    for name in names([entry for _, entry in found], what):
+        cells = [list(_cells(entry, role, what, name)) for _, entry, role in columns]
+        rows.append([name, *(f"{us} ({share})" if us != "-" else "-" for share, us in cells)])
+    if what == "layers":
+        kernel = [tuple(_pair(entry, role, entry["roles"][role]["system"]))
+                  for _, entry, role in columns]  # fmt: skip
+        inside = [f"{us} ({share})" for share, us in kernel]
+        rows.append(["*of all layers, in the kernel*", *inside])
+    return _list_table(rows)
+
+
+def _list_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in rows:
+        lines += [f"   {'*' if index == 0 else ' '} - {cell}" for index, cell in enumerate(row)]
+    return [*lines, ""]

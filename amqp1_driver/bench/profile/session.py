@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All runs of a profile, and the document and files that come of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from amqp1_driver.bench.children import Trouble
+from amqp1_driver.bench.plan import Entry, Scenario
+from amqp1_driver.bench.profile import flame, layers, native
+from amqp1_driver.bench.profile.record import Recorder, Recording
+from amqp1_driver.bench.profile.report import scenario_lines
+from amqp1_driver.bench.profile.samples import folded
+from amqp1_driver.bench.progress import Progress
+from amqp1_driver.bench.report import fault
+from amqp1_driver.bench.run import Limits, Place, measure
+from amqp1_driver.bench.session import heading
+from amqp1_driver.bench.summary import summary
+
+#: functions in the tables
+TOP = 25
+_OVERHEAD = 4.0
+
+Measure = Callable[..., dict[str, Any]]
+
+
+class Profile:
+    """Runs each scenario twice in each round, the second time with samples. Main thread.
+
+    :param folder: for flame graphs, stacks and the document
+    :param perf: ask Linux's perf too
+    :param bus: name of the bus that was started for it, for the document
+    """
+
+    def __init__(self, entries: Sequence[Entry], scenarios: Sequence[Scenario], rounds: int,
+                 place: Place, limits: Limits, folder: Path, perf: bool, bus: str | None = None,
+                 measured: Measure = measure) -> None:  # fmt: skip
+        self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
+        self._place, self._limits = place, limits
+        self._folder, self._perf = folder, perf
+        self._measure = measured
+        self.document: dict[str, Any] = {
+            **heading(bus, rounds, limits), "perf": perf, "scenarios": [],
+        }  # fmt: skip
+
+    def play(self) -> dict[str, Any]:
+        """Run everything, and print each scenario's tables when it is complete."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        runs = 2 * len(self._scenarios) * self._rounds * len(self._entries)
+        longest = max(scenario.seconds for scenario in self._scenarios)
+        progress = Progress(runs, longest + self._limits.warmup + _OVERHEAD)
+        try:
+            for scenario in self._scenarios:
+                found = {"title": scenario.title, **asdict(scenario), "entries": []}
+                self.document["scenarios"].append(found)
+                for entry in self._entries:
+                    found["entries"].append(self._entry(entry, scenario, progress))
+                progress.write("\n".join(scenario_lines(found)) + "\n")
+        finally:
+            progress.close()
+        text = json.dumps(self.document, indent=1) + "\n"
+        (self._folder / "profile.json").write_text(text, encoding="utf-8")
+        return self.document
+
+    def _entry(self, entry: Entry, scenario: Scenario, progress: Progress) -> dict[str, Any]:
+        head = {"label": entry.label, "url": entry.shown}
+        if entry.lacks(scenario.operation):
+            return {**head, "trouble": f"it knows no {scenario.operation}"}
+        folder = self._folder / _file_name(f"{scenario.title} {entry.label}")
+        plain, sampled, recorders = [], [], []
+        try:
+            for number in range(1, self._rounds + 1):
+                title = f"{scenario.title}: {entry.label}, round {number}/{self._rounds}"
+                plain.append(self._run(entry, scenario, progress, title, None))
+                recorders.append(Recorder(folder, self._perf))
+                title += ", sampled"
+                sampled.append(self._run(entry, scenario, progress, title, recorders[-1]))
+                recorders[-1].read()
+        except Trouble as error:
+            return {**head, "trouble": str(error)}
+        about = plain[0].pop("about", None)
+        roles = {role: self._role(role, recorders, folder, f"{scenario.title}: {entry.label}")
+                 for role in recorders[0].recordings}  # fmt: skip
+        return {
+            **head, "about": about, "folder": str(folder),
+            "plain": summary(plain), "sampled": summary(sampled), "roles": roles,
+            "missing": next((recorder.missing for recorder in recorders if recorder.missing), ""),
+        }  # fmt: skip
+
+    def _run(self, entry: Entry, scenario: Scenario, progress: Progress, title: str,
+             recorder: Recorder | None) -> dict[str, Any]:  # fmt: skip
+        progress.begin(title)
+        run = self._measure(entry, scenario, self._place, self._limits, progress.tick, recorder)
+        progress.end()
+        return run
+
+    @staticmethod
+    def _role(role: str, recorders: Sequence[Recorder], folder: Path, title: str) -> dict[str, Any]:
+        """What one kind of process did in all rounds; writes its files."""
+        parts: list[Recording] = [recorder.recordings[role] for recorder in recorders]
+        stacks = sum((part.stacks for part in parts), Counter())
+        components = sum((part.components for part in parts), Counter())
+        (folder / f"{role}.folded").write_text("\n".join(folded(stacks)) + "\n", encoding="utf-8")
+        picture = flame.draw(stacks, f"{title}, {role}")
+        (folder / f"{role}.svg").write_text(picture, encoding="utf-8")
+        return {
+            "samples": stacks.total(),
+            "layers": layers.shares(stacks),
+            "components": {name: components[name] / components.total()
+                           for name in native.COMPONENTS if components[name]},
+            "system": sum(part.system for part in parts) / len(parts),
+            "io_thread": layers.io_thread(stacks),
+            "functions": layers.functions(stacks, TOP),
+        }  # fmt: skip
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run came to nothing."""
+        return any("trouble" in entry for entry in self._all())
+
+    @property
+    def faults(self) -> list[str]:
+        """What was lost or came twice, in words."""
+        found = [fault(scenario["title"], entry["label"], [entry["plain"], entry["sampled"]])
+                 for scenario in self.document["scenarios"] for entry in scenario["entries"]
+                 if "trouble" not in entry]  # fmt: skip
+        return [words for words in found if words]
+
+    def _all(self) -> list[dict[str, Any]]:
+        return [entry for scenario in self.document["scenarios"] for entry in scenario["entries"]]
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.]+", "-", text).strip("-")
