@@ -29,15 +29,18 @@ from oslo_messaging._drivers.base import (
     TransportDriverError,
 )
 from oslo_messaging._drivers.common import (
+    _RPC_ENVELOPE_VERSION as ENVELOPE_VERSION,
+)
+from oslo_messaging._drivers.common import (
     ConfigOptsProxy,
     deserialize_msg,
     deserialize_remote_exception,
-    serialize_msg,
     serialize_remote_exception,
 )
 from oslo_messaging.server import MessageHandlingServer
 
 __all__ = [
+    "ENVELOPE_VERSION",
     "BaseDriver",
     "ConfigOptsProxy",
     "IncomingMessage",
@@ -51,7 +54,6 @@ __all__ = [
     "deserialize_msg",
     "deserialize_remote_exception",
     "only_submits",
-    "serialize_msg",
     "serialize_remote_exception",
     "upstream_groups",
 ]

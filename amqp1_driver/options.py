@@ -26,6 +26,8 @@ from oslo_config import cfg
 
 GROUP = "oslo_messaging_amqp"
 PRE_SETTLED = ("rpc-call", "rpc-cast", "rpc-reply", "notify")
+#: kinds of messages that may outlive a restart of the broker
+DURABLE = ("rpc-cast", "notify")
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
 
@@ -110,6 +112,10 @@ _DELIVERY_OPTS = [
                     "waiting for the peer to take them. A message may then be lost unnoticed: a "
                     "router drops it in overload. May be repeated. Values: "
                     + ", ".join(PRE_SETTLED) + "."),
+    cfg.MultiStrOpt("durable", default=list(DURABLE), help="Kinds of messages that a broker shall "
+                    "keep when it restarts; it then takes them over only once they are stored. "
+                    "Without effect on routers. May be repeated; an empty value means none. "
+                    "Values: " + ", ".join(DURABLE) + "."),
     cfg.BoolOpt("resend_released", default=False, help="Send again, within retry and timeout, "
                 "messages that the bus handed back unprocessed (RELEASED, or MODIFIED without "
                 "delivery-failed), instead of failing them."),
@@ -197,6 +203,7 @@ class Settings:
     default_notify_timeout: float
     default_sender_link_timeout: float
     pre_settled: frozenset[str]
+    durable: frozenset[str]
     resend_released: bool
     reply_link_credit: int
     rpc_server_credit: int
@@ -366,7 +373,8 @@ def _checked(values: dict[str, Any]) -> Settings:
         **{
             **values,
             "container_name": values["container_name"] or None,
-            "pre_settled": _pre_settled(values["pre_settled"]),
+            "pre_settled": _kinds("pre_settled", values["pre_settled"], PRE_SETTLED),
+            "durable": _kinds("durable", values["durable"], DURABLE),
             # A dead reply address must not cost a server more than one further attempt.
             "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
         }
@@ -375,15 +383,15 @@ def _checked(values: dict[str, Any]) -> Settings:
     return settings
 
 
-def _pre_settled(value: Any) -> frozenset[str]:
+def _kinds(option: str, value: Any, possible: tuple[str, ...]) -> frozenset[str]:
     """Repeated values in a file, one string with commas in a URL."""
     entries = [value] if isinstance(value, str) else value
     names = {name.strip() for entry in entries for name in entry.split(",")} - {""}
-    unknown = sorted(names - set(PRE_SETTLED))
+    unknown = sorted(names - set(possible))
     if unknown:
         raise InvalidOption(
-            f"option 'pre_settled': unknown value {', '.join(unknown)}; "
-            f"possible values are {', '.join(PRE_SETTLED)}"
+            f"option {option!r}: unknown value {', '.join(unknown)}; "
+            f"possible values are {', '.join(possible)}"
         )
     return frozenset(names)
 

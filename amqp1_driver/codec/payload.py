@@ -38,6 +38,7 @@ MAX_DECOMPRESSED = 64 * 1024 * 1024
 Failure = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _ENVELOPE_KEY = "oslo.message"
+_ENVELOPE_BEGIN = f'{{"request":{{"oslo.version":"{compat.ENVELOPE_VERSION}","oslo.message":'
 _GZIP_WINDOW = 31  # zlib: the largest window, and a gzip header
 
 # One encoder for all messages, with the fallback that jsonutils.dumps makes anew each time.
@@ -67,11 +68,19 @@ def dump_request(
     :raises ValueError, TypeError: for what JSON cannot carry.
     """
     if envelope:
-        message = compat.serialize_msg(message)
+        return _dump_envelope(message, ctxt)
     data = {"request": message, "context": ctxt}
     if call_monitor_timeout is not None:
         data["call_monitor_timeout"] = call_monitor_timeout
     return _encode(data).encode()
+
+
+def _dump_envelope(message: Any, ctxt: dict[str, Any]) -> bytes:
+    """What ``_encode`` makes of oslo.messaging's envelope, without a second pass over each
+    character of the message: in JSON text that is ASCII only these two are left to be escaped.
+    """
+    text = _encode(message).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{_ENVELOPE_BEGIN}"{text}"}},"context":{_encode(ctxt)}}}'.encode()
 
 
 def _load(body: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from amqp1_driver.addressing.base import Addresser, Destination, Node, Service
 from amqp1_driver.addressing.peer import BusProfile, Peer
 from amqp1_driver.codec import Template
+from amqp1_driver.options import DURABLE
 
 #: addresses whose encoded form is kept; more than that and all are made anew
 CACHE_LIMIT = 20000
@@ -35,6 +36,7 @@ class BusContext:
     :param generation: counts up with every connection and reply address
     :param host: ``hostname:port``, for logs
     :param reply_address: where replies to us go, as the bus assigned it
+    :param durable: the option
     """
 
     generation: int
@@ -43,6 +45,7 @@ class BusContext:
     profile: BusProfile
     addresser: Addresser
     reply_address: str
+    durable: frozenset[str] = frozenset(DURABLE)
     _nodes: dict[Destination, Node] = field(default_factory=dict)
     _templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
     _call_templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
@@ -64,9 +67,11 @@ class BusContext:
             if len(templates) >= CACHE_LIMIT:
                 templates.clear()
             address = self.node(destination).address
-            # a call's message is worth nothing once its caller is gone
-            durable = self.profile.durable and not wants_reply and (
-                not destination.fanout or destination.service is Service.NOTIFY)
+            # a call's message is worth nothing once its caller is gone, and a fanout's queues go
+            # with their servers
+            kind = "notify" if destination.service is Service.NOTIFY else "rpc-cast"
+            durable = (self.profile.durable and not wants_reply and not destination.fanout
+                       and kind in self.durable)
             template = Template(address, self.reply_address if wants_reply else None,
                                 durable=durable)
             found = templates[destination] = (address, template)

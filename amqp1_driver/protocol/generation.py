@@ -110,7 +110,7 @@ class Generation:
         owner = self._owner
         owner.generations += 1
         context = BusContext(owner.generations, self._host, self.peer, self.profile,
-                             self._addresser, address)
+                             self._addresser, address, owner.settings.durable)
         if self._links is None:
             self._links = Links(owner.port, owner.settings, owner.link_retry, self._engine,
                                 context, self._sessions, self._provisioner)

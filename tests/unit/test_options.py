@@ -77,6 +77,7 @@ NEW = {
     "compression_threshold": 16384,
     "queue_expiry": 1800.0,
     "duplicate_window": 1024,
+    "durable": frozenset({"rpc-cast", "notify"}),
 }
 
 
@@ -120,6 +121,9 @@ def test_default_settings_with_changes():
     assert options.default_settings(reply_link_credit=5).reply_link_credit == 5
     with pytest.raises(options.InvalidOption):
         options.default_settings(pre_settled=["everything"])
+    with pytest.raises(options.InvalidOption, match="possible values are rpc-cast, notify"):
+        options.default_settings(durable=["rpc-call"])
+    assert options.default_settings(durable=[""]).durable == frozenset()
 
 
 def test_settings_are_frozen_and_floats_are_floats(conf):

@@ -48,7 +48,7 @@ def test_a_monitored_request_names_the_timeout():
 def test_an_enveloped_request_has_the_message_as_text_in_it():
     body = payload.dump_request({"event_type": "e"}, {}, envelope=True)
     assert json.loads(body) == {
-        "request": {"oslo.version": "2.0", "oslo.message": '{"event_type": "e"}'},
+        "request": {"oslo.version": "2.0", "oslo.message": '{"event_type":"e"}'},
         "context": {},
     }
 

@@ -22,11 +22,12 @@ from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.testing import messages
 
 
-def context(product="qpid-cpp"):
+def context(product="qpid-cpp", **changes):
     peer = Peer(product, (1,), frozenset({"ANONYMOUS-RELAY"}))
     profile = choose(peer)
     config = AddressConfig.from_settings(default_settings(), None, "ex")
-    return BusContext(1, "bus:5672", peer, profile, make_addresser(profile, config), "reply-to-me")
+    return BusContext(1, "bus:5672", peer, profile, make_addresser(profile, config), "reply-to-me",
+                      default_settings(**changes).durable)
 
 
 def encoded(context, destination, wants_reply):
@@ -56,6 +57,14 @@ def test_a_message_that_wants_none_names_none():
 ])
 def test_what_is_durable_on_a_bus_that_stores(destination, wants_reply, durable):
     assert encoded(context(), destination, wants_reply).header.durable is durable
+
+
+@pytest.mark.parametrize(("kinds", "cast", "notify"), [
+    ([""], None, None), (["notify"], None, True), (["rpc-cast"], True, None)])
+def test_the_option_says_what_is_durable(kinds, cast, notify):
+    bus = context(durable=kinds)
+    assert encoded(bus, RPC, False).header.durable is cast
+    assert encoded(bus, NOTIFY, False).header.durable is notify
 
 
 def test_nothing_is_durable_on_a_bus_that_does_not_store():
