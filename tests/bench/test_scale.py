@@ -77,7 +77,7 @@ def test_every_client_works_again(how: str, away: bool, tmp_path: Path) -> None:
     assert row["attempts"] >= 1 and row["peak_attempts"] >= 1
     assert 0 < row["first_s"] <= row["median_s"] <= row["last_s"]
     assert (row["away_s"] > 0) is away
-    assert row["bus_cpu_s"] > 0
+    assert row["bus_cpu_s"] > 0 and row["clients_cpu_s"] > 0
 
 
 def test_memory_is_watched_step_by_step(

@@ -80,7 +80,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("processes", "processes"), Column("bus away s", "away_s"),
         Column("first s", "first_s"), Column("median", "median_s"), _total("last", "last_s"),
         Column("attempts each", "attempts"), Column("most in 1 s", "peak_attempts"),
-        _total("bus CPU s", "bus_cpu_s"), Column("ms each", "bus_cpu_s", 1e3, each=True),
+        _total("CPU s clients", "clients_cpu_s"),
+        Column("ms each", "clients_cpu_s", 1e3, each=True),
+        _total("bus", "bus_cpu_s"), Column("ms each", "bus_cpu_s", 1e3, each=True),
         _each("KiB each client", "client_kib"), _each("bus", "bus_kib"), _LOST,
     ),
     "memory": (

@@ -170,6 +170,7 @@ def reconnect(stage: Stage, n: int) -> Row:
         "last_s": worked[-1] if worked else None,
         "attempts": len(attempts) / n,
         "peak_attempts": figures.peak(attempts, 1.0),
+        "clients_cpu_s": sum(herd["cpu_us"] for herd in back) / 1e6,
         "bus_cpu_s": None if cpu is None or cpu_before is None else (cpu - cpu_before) / 1e6,
         "client_kib": float(sum(x["resident_kib"] for x in there)
                             - sum(x["resident_kib"] for x in lean)),
