@@ -85,6 +85,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     path: Any = None
     scratch: Any = None
     outgoing: Any = None
+    collector: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.links: dict[int, Any] = {}

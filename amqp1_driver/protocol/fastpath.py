@@ -24,33 +24,34 @@ import proton
 from cproton_ffi import ffi, lib
 
 from amqp1_driver.policy.outcome import Disposition, Outcome
+from amqp1_driver.protocol.held import Octets, address, held
 
-_NULL = ffi.NULL
-_peek = lib.pn_collector_peek
-_pop = lib.pn_collector_pop
-_type = lib.pn_event_type
-_event_delivery = lib.pn_event_delivery
-_event_link = lib.pn_event_link
-_delivery_link = lib.pn_delivery_link
-_readable = lib.pn_delivery_readable
-_partial = lib.pn_delivery_partial
-_pending = lib.pn_delivery_pending
-_remote_state = lib.pn_delivery_remote_state
-_settled = lib.pn_delivery_settled
-_settle = lib.pn_delivery_settle
-_update = lib.pn_delivery_update
-_credit = lib.pn_link_credit
-_send = lib.pn_link_send
-_recv = lib.pn_link_recv
-_advance = lib.pn_link_advance
-_flow = lib.pn_link_flow
+_peek = held("pn_collector_peek")
+_pop = held("pn_collector_pop")
+_type = held("pn_event_type")
+_event_delivery = held("pn_event_delivery")
+_event_link = held("pn_event_link")
+_delivery_link = held("pn_delivery_link")
+_readable = held("pn_delivery_readable")
+_partial = held("pn_delivery_partial")
+_pending = held("pn_delivery_pending")
+_remote_state = held("pn_delivery_remote_state")
+_settled = held("pn_delivery_settled")
+_settle = held("pn_delivery_settle")
+_update = held("pn_delivery_update")
+_credit = held("pn_link_credit")
+_send = held("pn_link_send")
+_recv = held("pn_link_recv")
+_advance = held("pn_link_advance")
+_flow = held("pn_link_flow")
+_delivery = held("pn_delivery")
+_aborted = held("pn_delivery_aborted")
+# These work on many frames at a time: others may run meanwhile.
 _capacity = lib.pn_transport_capacity
 _push = lib.pn_transport_push
 _output_pending = lib.pn_transport_pending
 _output_peek = lib.pn_transport_peek
 _output_pop = lib.pn_transport_pop
-_delivery = lib.pn_delivery
-_aborted = lib.pn_delivery_aborted
 _from_buffer = ffi.from_buffer
 
 _DELIVERY = lib.PN_DELIVERY
@@ -77,12 +78,14 @@ def pump(connection: Any) -> bool:
 
     :returns: whether there was anything for pyngus
     """
-    collector = connection._pn_collector._impl
+    collector = connection.collector
+    if collector is None:
+        collector = connection.collector = address(connection._pn_collector._impl)
     links = connection.links
     others = False
     while True:
         event = _peek(collector)
-        if event == _NULL:
+        if event is None:
             return others
         kind = _type(event)
         try:
@@ -100,7 +103,7 @@ def pump(connection: Any) -> bool:
                     link.handler.link_credit()
             elif kind != _TRANSPORT:
                 others = True
-                connection.dispatch(proton.Event.wrap(event))
+                connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))
         finally:
             _pop(collector)
 
@@ -144,12 +147,13 @@ def output_written(connection: Any, count: int) -> None:
 
 
 def link(connection: Any, link: Any) -> None:
+    link.impl = address(link._pn_link._impl)
     connection.links[link.impl] = link
     if connection.scratch is None:
         # not a module's: each connection has a thread of its own, and C calls
         # run without the interpreter's lock
         memory = ffi.new("char[]", _SCRATCH_SIZE)
-        connection.scratch = (memory, ffi.buffer(memory))
+        connection.scratch = (address(memory), ffi.buffer(memory))
     link.scratch = connection.scratch
 
 
@@ -165,13 +169,12 @@ def send(link: Any, data: bytes, settled: bool) -> Any:
     tag = link.next_key = link.next_key + 1
     impl = link.impl
     octets = b"%x" % tag
-    pointer = _delivery(impl, (len(octets), _from_buffer(octets)))
-    _send(impl, _from_buffer(data), len(data))
+    pointer = _delivery(impl, Octets(len(octets), octets))
+    _send(impl, data, len(data))
     _advance(impl)
     if settled:
         _settle(pointer)
         return 0
-    # pointers compare and hash by what they point to
     link.unsettled[pointer] = pointer
     return pointer
 
@@ -195,7 +198,7 @@ def _outgoing(link: Any, pointer: Any) -> None:
 
 def _disposition(pointer: Any, state: int) -> Disposition:
     """The details of a negative outcome (3.4.2 to 3.4.5)."""
-    remote = lib.pn_delivery_remote(pointer)
+    remote = lib.pn_delivery_remote(ffi.cast("pn_delivery_t *", pointer))
     # settled without an outcome: nobody can tell what became of it
     outcome = _OUTCOMES.get(state, Outcome.IN_DOUBT)
     name = description = None
@@ -212,7 +215,7 @@ def _disposition(pointer: Any, state: int) -> Disposition:
 
 
 def _text(pointer: Any) -> str | None:
-    return None if pointer == _NULL else ffi.string(pointer).decode("utf-8", "replace")
+    return None if pointer == ffi.NULL else ffi.string(pointer).decode("utf-8", "replace")
 
 
 def _incoming(link: Any, pointer: Any) -> None:
@@ -230,7 +233,7 @@ def _incoming(link: Any, pointer: Any) -> None:
         data = view[0:size]
     else:
         large = bytearray(size)
-        _recv(impl, _from_buffer(large), size)
+        _recv(impl, address(_from_buffer(large)), size)
         data = bytes(large)
     _advance(impl)
     # not the pointer: proton uses the memory again, and an application may
@@ -256,7 +259,8 @@ def settle(link: Any, key: int, outcome: Outcome) -> bool:
         _update(pointer, _ACCEPTED)
     else:
         if outcome is Outcome.MODIFIED:
-            lib.pn_disposition_set_failed(lib.pn_delivery_local(pointer), True)
+            delivery = ffi.cast("pn_delivery_t *", pointer)
+            lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
         _update(pointer, _STATES[outcome])
     _settle(pointer)
     return True
