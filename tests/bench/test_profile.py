@@ -162,19 +162,19 @@ def test_a_flame_graph_of_nothing_is_a_picture_too() -> None:
 
 
 PERF = """\
-     4711 
+     4711
 \tffffffff8161a579 finish_task_switch.isra.0 ([kernel.kallsyms])
 \tffffffff8161a57a __schedule ([kernel.kallsyms])
 \tffffffff8161a57b futex_wait_queue ([kernel.kallsyms])
 \t    7f7bc59c2560 __futex_abstimed_wait_common (/lib/x86_64-linux-gnu/libc.so.6)
 
-     4712 
+     4712
 \t    7f7bc59c2560 _PyEval_EvalFrameDefault (/v/lib/libpython3.11.so.1.0)
 
-     4711 
+     4711
 \t    7f7bc59c2561 [unknown] (/v/lib/python3.11/site-packages/_cffi_backend.so)
 
-"""  # noqa: W291
+"""
 
 
 def test_what_perf_prints_is_read() -> None:
@@ -279,6 +279,31 @@ def test_a_profile_that_loses_messages_says_so(tmp_path: Path) -> None:
     made = profile(tmp_path, Runs(run(), run(lost=2)))
     made.play()
     assert made.faults == ["ours (call, 8 threads, 100 B): 2 messages lost"]
+
+
+def test_a_process_that_a_sample_has_killed_is_sampled_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed = Trouble("client-1 was killed by signal 11: it says nothing")
+    made = profile(tmp_path, Runs(run(), killed, killed, run()))
+    document = made.play()
+    assert not made.failed
+    assert document["scenarios"][0]["entries"][0]["crashes"] == 2
+    assert "sampled again 2 times" in capsys.readouterr().out
+
+
+def test_six_times_killed_it_is_given_up(tmp_path: Path) -> None:
+    killed = Trouble("client-1 was killed by signal 11: it says nothing")
+    made = profile(tmp_path, Runs(run(), *[killed] * 6))
+    document = made.play()
+    assert made.failed
+    assert "signal 11" in document["scenarios"][0]["entries"][0]["trouble"]
+
+
+def test_a_crash_without_samples_is_a_failure_at_once(tmp_path: Path) -> None:
+    made = profile(tmp_path, Runs(Trouble("client-1 was killed by signal 11: it says nothing")))
+    made.play()
+    assert made.failed
 
 
 def test_a_profile_that_comes_to_nothing_fails(

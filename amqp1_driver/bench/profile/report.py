@@ -48,6 +48,9 @@ def _entry(entry: dict[str, Any]) -> list[str]:
         ]  # fmt: skip
         lines += ["", *table([[row[2], row[0], row[1]] for row in rows])]
     lines += ["", f"flame graphs: {entry['folder']}/*.svg"]
+    if entry["crashes"]:
+        lines.append(f"sampled again {entry['crashes']} times: a sample that meets a call which C "
+                     "code is just making ends the process")  # fmt: skip
     return lines
 
 

@@ -37,6 +37,9 @@ from amqp1_driver.bench.summary import summary
 #: functions in the tables
 TOP = 25
 _OVERHEAD = 4.0
+#: what becomes of a process whose stack can't be read just then, see ``workers.sampler``
+_CRASH = "killed by signal 11"
+_ATTEMPTS = 6
 
 Measure = Callable[..., dict[str, Any]]
 
@@ -56,6 +59,7 @@ class Profile:
         self._place, self._limits = place, limits
         self._folder, self._perf = folder, perf
         self._measure = measured
+        self._crashes = 0
         self.document: dict[str, Any] = {
             **heading(bus, rounds, limits), "perf": perf, "scenarios": [],
         }  # fmt: skip
@@ -85,14 +89,16 @@ class Profile:
             return {**head, "trouble": f"it knows no {scenario.operation}"}
         folder = self._folder / _file_name(f"{scenario.title} {entry.label}")
         plain, sampled, recorders = [], [], []
+        self._crashes = 0
         try:
             for number in range(1, self._rounds + 1):
                 title = f"{scenario.title}: {entry.label}, round {number}/{self._rounds}"
                 plain.append(self._run(entry, scenario, progress, title, None))
-                recorders.append(Recorder(folder, self._perf))
-                title += ", sampled"
-                sampled.append(self._run(entry, scenario, progress, title, recorders[-1]))
-                recorders[-1].read()
+                run, recorder = self._sampled(entry, scenario, progress, f"{title}, sampled",
+                                              folder)  # fmt: skip
+                sampled.append(run)
+                recorders.append(recorder)
+                recorder.read()
         except Trouble as error:
             return {**head, "trouble": str(error)}
         about = plain[0].pop("about", None)
@@ -102,7 +108,21 @@ class Profile:
             **head, "about": about, "folder": str(folder),
             "plain": summary(plain), "sampled": summary(sampled), "roles": roles,
             "missing": next((recorder.missing for recorder in recorders if recorder.missing), ""),
+            "crashes": self._crashes,
         }  # fmt: skip
+
+    def _sampled(self, entry: Entry, scenario: Scenario, progress: Progress, title: str,
+                 folder: Path) -> tuple[dict[str, Any], Recorder]:  # fmt: skip
+        """One run with samples, again if a sample has killed a process."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            recorder = Recorder(folder, self._perf)
+            try:
+                return self._run(entry, scenario, progress, title, recorder), recorder
+            except Trouble as error:
+                if _CRASH not in str(error) or attempt == _ATTEMPTS:
+                    raise
+                self._crashes += 1
+        raise AssertionError("not reached")
 
     def _run(self, entry: Entry, scenario: Scenario, progress: Progress, title: str,
              recorder: Recorder | None) -> dict[str, Any]:  # fmt: skip
