@@ -46,12 +46,11 @@ _advance = held("pn_link_advance")
 _flow = held("pn_link_flow")
 _delivery = held("pn_delivery")
 _aborted = held("pn_delivery_aborted")
-# These work on many frames at a time: others may run meanwhile.
-_capacity = lib.pn_transport_capacity
-_push = lib.pn_transport_push
-_output_pending = lib.pn_transport_pending
-_output_peek = lib.pn_transport_peek
-_output_pop = lib.pn_transport_pop
+_capacity = held("pn_transport_capacity")
+_push = held("pn_transport_push")
+_output_pending = held("pn_transport_pending")
+_output_peek = held("pn_transport_peek")
+_output_pop = held("pn_transport_pop")
 _from_buffer = ffi.from_buffer
 
 _DELIVERY = lib.PN_DELIVERY
@@ -110,8 +109,9 @@ def pump(connection: Any) -> bool:
 
 def receive(connection: Any, data: Any) -> None:
     """Bytes from the peer, without copying them once more."""
-    transport = connection._pn_transport._impl
-    source = _from_buffer(data)
+    transport = address(connection._pn_transport._impl)
+    kept = _from_buffer(data)
+    source = address(kept)
     offset, end = 0, len(data)
     while offset < end:
         room = _capacity(transport)
@@ -125,7 +125,7 @@ def receive(connection: Any, data: Any) -> None:
 
 def output(connection: Any) -> memoryview | None:
     """What is to be sent next; no more than the socket may take, for it is copied."""
-    transport = connection._pn_transport._impl
+    transport = address(connection._pn_transport._impl)
     size = _output_pending(transport)
     if size <= 0:
         if size < 0:
@@ -133,14 +133,14 @@ def output(connection: Any) -> memoryview | None:
         return None
     if connection.outgoing is None:
         memory = ffi.new("char[]", _OUTPUT_SIZE)
-        connection.outgoing = (memory, memoryview(ffi.buffer(memory)))
-    memory, view = connection.outgoing
+        connection.outgoing = (memory, memoryview(ffi.buffer(memory)), address(memory))
+    _, view, memory = connection.outgoing
     size = _output_peek(transport, memory, min(size, _OUTPUT_SIZE))
     return view[:size] if size > 0 else None
 
 
 def output_written(connection: Any, count: int) -> None:
-    transport = connection._pn_transport._impl
+    transport = address(connection._pn_transport._impl)
     _output_pop(transport, count)
     if _output_pending(transport) < 0:
         _ = connection.has_output
