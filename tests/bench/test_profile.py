@@ -80,6 +80,7 @@ SOURCES = {
     "amqp1_driver/eventloop/transport.py": "return self._socket.send(data)",
     "amqp1_driver/eventloop/timers.py": "heapq.heappush(self._heap, timer)",
     "amqp1_driver/protocol/fastpath.py": "_give(link, data)\n_give = lib.pn_link_send",
+    "amqp1_driver/protocol/held.py": '_take(link)\n_take = held("pn_link_recv")',
     "amqp1_driver/protocol/links.py": "found = self._give(link)",
     "amqp1_driver/policy/retry.py": "return self._spent",
     "amqp1_driver/codec/reader.py": "return data",
@@ -107,7 +108,8 @@ def frame(root: Path, name: str) -> Frame:
         ("amqp1_driver/eventloop/futures.py", "thread synchronisation, interpreter lock"),
         ("amqp1_driver/eventloop/transport.py", "system calls: socket, poll, wake-up"),
         ("amqp1_driver/eventloop/timers.py", "driver: event loop"),
-        ("amqp1_driver/protocol/fastpath.py", "proton: C functions, through cffi"),
+        ("amqp1_driver/protocol/fastpath.py", "proton: C functions that are called directly"),
+        ("amqp1_driver/protocol/held.py", "proton: C functions that are called directly"),
         ("amqp1_driver/protocol/links.py", "driver: protocol"),
         ("amqp1_driver/policy/retry.py", "driver: policy"),
         ("amqp1_driver/codec/reader.py", "driver: codec"),
@@ -183,7 +185,7 @@ def test_what_perf_prints_is_read() -> None:
     assert first[1][0] == ("finish_task_switch.isra.0", "[kernel.kallsyms]")
     assert second == (4712, [("_PyEval_EvalFrameDefault", "/v/lib/libpython3.11.so.1.0")])
     assert native.component(first[1]) == "kernel: locks (futex), waking and switching threads"
-    assert (native.component(second[1]), native.component(third[1])) == ("interpreter", "cffi")
+    assert (native.component(second[1]), native.component(third[1])) == ("interpreter", "cffi, ctypes")
 
 
 @pytest.mark.parametrize(

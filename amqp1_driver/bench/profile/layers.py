@@ -24,7 +24,7 @@ from amqp1_driver.bench.profile.samples import STANDARD, Frame, Stack
 
 SYNC = "thread synchronisation, interpreter lock"
 SYSTEM = "system calls: socket, poll, wake-up"
-PROTON_C = "proton: C functions, through cffi"
+PROTON_C = "proton: C functions that are called directly"
 JSON = "json"
 OTHER = "other"
 
@@ -75,7 +75,7 @@ _CALLS = (
 )  # fmt: skip
 #: the loop's own waking of others
 _LOOP = re.compile(r".*\beventloop/")
-_ALIAS = re.compile(r"^(\w+) = (?:lib|ffi)\.\w+", re.MULTILINE)
+_ALIAS = re.compile(r"^(\w+) = (?:(?:lib|ffi)\.\w+|\w+\(\"pn_\w+\"\))$", re.MULTILINE)
 
 
 def layer(stack: Stack) -> str:
@@ -154,6 +154,7 @@ def of_module(name: str) -> str | None:
 
 @functools.cache
 def _c_calls(path: str) -> re.Pattern[str] | None:
-    """Calls of the functions to which a module gives short names: ``_send = lib.pn_link_send``."""
+    """Calls of the functions to which a module gives short names: ``_send = lib.pn_link_send``
+    or ``_send = held("pn_link_send")``."""
     names = _ALIAS.findall("".join(linecache.getlines(path)))
     return re.compile(rf"\b(?:{'|'.join(names)})\(|\blib\.pn_") if names else None
