@@ -191,6 +191,10 @@ def _bench(args: argparse.Namespace) -> int:
     _check_output(args)
     given = args.compare or [plan.entry("amqp:")]
     entries = plan.with_options(plan.unique(given), args.option)
+    for entry in entries:
+        if entry.needs_bus and entry.url.startswith("rabbit:") and not _is_rabbit(args.bus):
+            raise ValueError(f"{entry.label}: the embedded bus has no AMQP 0.9.1; --bus "
+                             "rabbitmq-4.3, or a URL with a host")  # fmt: skip
     limits = Limits(args.warmup, args.timeout, deadline=args.deadline, drain=args.drain)
     with contextlib.ExitStack() as stack:
         bus = None
@@ -201,6 +205,10 @@ def _bench(args: argparse.Namespace) -> int:
         if args.profile:
             return _profile(args, entries, place, limits, name)
         return _measure(args, entries, place, limits, name)
+
+
+def _is_rabbit(bus: str | None) -> bool:
+    return bus is not None and bus.startswith("rabbitmq")
 
 
 def _check_output(args: argparse.Namespace) -> None:

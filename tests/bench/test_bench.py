@@ -162,7 +162,8 @@ def test_wrong_arguments_end_with_status_2(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(["--option", "nobody:a.b=1"], "no driver is called 'nobody'"),
-     (["--make-venv", "newer", "x"], "removed or rabbit")],
+     (["--make-venv", "newer", "x"], "removed or rabbit"),
+     (["--compare", "amqp:", "r=rabbit:"], "r: the embedded bus has no AMQP 0.9.1; --bus rabbit")],
 )  # fmt: skip
 def test_arguments_that_do_not_fit_together(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]

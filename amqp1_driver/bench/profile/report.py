@@ -87,6 +87,8 @@ def _shares(entry: dict[str, Any], what: str, title: str) -> list[str]:
     if what == "layers":
         for name, key in (("(all layers: in the kernel)", "system"),
                           ("(all layers: on the driver's I/O thread)", "io_thread")):  # fmt: skip
+            if not any(entry["roles"][role][key] for role in roles):
+                continue  # another driver has no thread of that name
             rows.append([name, *(cell for role in roles
                                  for cell in _pair(entry, role, entry["roles"][role][key]))])
     return table(rows)
