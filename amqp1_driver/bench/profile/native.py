@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -91,7 +92,8 @@ class Perf:
 
     def _tell(self, word: str) -> None:
         """Returns when perf has answered."""
-        os.write(self._control, f"{word}\n".encode())
+        with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no answer
+            os.write(self._control, f"{word}\n".encode())
         if not os.read(self._answer, 64):
             raise OSError(f"perf: {self._last_words()}")
 
