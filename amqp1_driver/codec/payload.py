@@ -84,7 +84,7 @@ def _dump_envelope(message: Any, ctxt: dict[str, Any]) -> bytes:
 
 
 def _load(body: Any) -> dict[str, Any]:
-    if not isinstance(body, bytes):
+    if not isinstance(body, bytes | memoryview):
         raise DecodeError(f"body is {type(body).__name__}, not text")
     try:
         data = _decode(str(body, "utf-8"))
@@ -166,7 +166,7 @@ def decompress(body: Any, encoding: str | None, limit: int = MAX_DECOMPRESSED) -
     """
     if not encoding or encoding == "identity":
         return body
-    if encoding != "gzip" or not isinstance(body, bytes):
+    if encoding != "gzip" or not isinstance(body, bytes | memoryview):
         raise DecodeError(f"content-encoding {encoding!r} of a body of {type(body).__name__}")
     stream = zlib.decompressobj(wbits=_GZIP_WINDOW)
     try:

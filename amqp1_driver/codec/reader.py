@@ -29,6 +29,9 @@ _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 # durable (null or true), no priority, and a uint as time-to-live: what requests have.
 _USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
 
+# A body of so many bytes is not copied.
+_LARGE = 65536
+
 # Sections may also be named by symbol (3.2); others than these are skipped anyway.
 _SYMBOLIC = {
     "amqp:header:list": _HEADER,
@@ -49,8 +52,9 @@ class Message:
     - message_id, correlation_id (int, str, bytes or UUID), to, subject, reply_to,
       content_type, content_encoding: the properties.
     - message_id_raw: the message-id as it was encoded, for the correlation-id of the reply.
-    - body: bytes for a string (utf-8, unchecked), binary or data body, a list for sequences,
-      the Python value for other values, None for null or no body.
+    - body: bytes, or a memoryview of a large one, for a string (utf-8, unchecked), binary or
+      data body, a list for sequences, the Python value for other values, None for null or no
+      body.
     """
 
     __slots__ = (
@@ -236,7 +240,7 @@ def _body(data: bytes, at: int) -> tuple[Any, int]:
         return read(data, at)
     if end > len(data):
         fail("body behind the end of the data", at)
-    return data[start:end], end
+    return data[start:end] if end - start < _LARGE else memoryview(data)[start:end], end
 
 
 def _section_code(data: bytes, at: int) -> tuple[Any, int]:
@@ -250,7 +254,7 @@ def _section_code(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _check_section(code: int, value: Any, at: int) -> None:
-    if code == _DATA and type(value) is not bytes:
+    if code == _DATA and type(value) not in (bytes, memoryview):
         fail("data section without binary", at)
     if code == _SEQUENCE and type(value) is not list:
         fail("sequence section without list", at)

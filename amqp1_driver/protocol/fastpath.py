@@ -24,7 +24,7 @@ import proton
 from cproton_ffi import ffi, lib
 
 from amqp1_driver.policy.outcome import Disposition, Outcome
-from amqp1_driver.protocol.held import Octets, address, held
+from amqp1_driver.protocol.held import Octets, address, held, new_bytes
 
 _peek = held("pn_collector_peek")
 _pop = held("pn_collector_pop")
@@ -232,9 +232,8 @@ def _incoming(link: Any, pointer: Any) -> None:
         _recv(impl, memory, size)
         data = view[0:size]
     else:
-        large = bytearray(size)
-        _recv(impl, address(_from_buffer(large)), size)
-        data = bytes(large)
+        data = new_bytes(size)
+        _recv(impl, data, size)
     _advance(impl)
     # not the pointer: proton uses the memory again, and an application may
     # settle twice

@@ -67,3 +67,13 @@ def held(name: str) -> Any:
 def address(pointer: Any) -> int:
     """What a pointer of cffi's points to."""
     return int(ffi.cast("uintptr_t", pointer))
+
+
+def _constructor() -> Any:
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)
+    make = prototype(("PyBytes_FromStringAndSize", ctypes.pythonapi))
+    return lambda size: make(None, size)
+
+
+#: ``bytes`` of a size to be filled at once by a C function, without a copy (Python's C API)
+new_bytes = _constructor()
