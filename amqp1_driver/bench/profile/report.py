@@ -131,7 +131,7 @@ def rst(document: dict[str, Any]) -> str:
             lines += _rst_cost(found) + _rst_shares(found, "layers", "Layer")
             if names([entry for _, entry in found], "components"):
                 lines += _rst_shares(found, "components", "Below Python")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _rst_cost(found: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
@@ -170,5 +170,6 @@ def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: s
 def _list_table(rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in rows:
-        lines += [f"   {'*' if index == 0 else ' '} - {cell}" for index, cell in enumerate(row)]
+        lines += [f"   {'*' if index == 0 else ' '} - {cell}".rstrip()
+                  for index, cell in enumerate(row)]  # fmt: skip
     return [*lines, ""]
