@@ -119,8 +119,9 @@ def rst(document: dict[str, Any]) -> str:
     """The tables in reStructuredText, all scenarios of a driver beside each other."""
     lines = [f".. Written by amqp1 bench --profile, {document['when']}; not to be edited.", ""]
     machine = document["machine"]
-    lines += [f"{document['when'][:10]}, {machine['cpus']} processors, Python {machine['python']}, "
-              f"{document['bus'] or 'a bus that was there'}.", ""]  # fmt: skip
+    parts = [document["when"][:10], f"{machine['cpus']} processors", f"Python {machine['python']}",
+             document["bus"]]  # fmt: skip
+    lines += [", ".join(filter(None, parts)) + ".", ""]
     for index, first in enumerate(document["scenarios"][0]["entries"]):
         found = [(scenario["title"], scenario["entries"][index])
                  for scenario in document["scenarios"]
