@@ -97,6 +97,7 @@ class BusProfile:
     :param anonymous_replies: replies do, so that no link per reply address is needed.
     :param provision: queues and exchanges have to be declared before use.
     :param session_per_receiver: an error of one link ends its whole session.
+    :param own_links: links to single queues can be tried too: one that is refused harms no other.
     :param max_sessions: sessions per connection that the bus allows.
     :param pools: notification pools are possible.
     :param durable: the durable header makes a difference.
@@ -111,6 +112,7 @@ class BusProfile:
     reply: ReplyKind = ReplyKind.DYNAMIC
     provision: bool = False
     session_per_receiver: bool = False
+    own_links: bool = False
     max_sessions: int = _CHANNELS
     pools: bool = False
     durable: bool = False
@@ -132,6 +134,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         reply=reply,
         provision=True,
         session_per_receiver=session_per_receiver,
+        own_links=not session_per_receiver,
         max_sessions=64,
         pools=True,
         durable=True,

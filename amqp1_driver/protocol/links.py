@@ -115,6 +115,8 @@ class Links:
         self._senders: dict[str | None, Sender] = {}
         self._busy: dict[Sender, None] = {}
         self._gates: dict[Destination, Gate] = {}
+        #: addresses whose own link was refused or detached, while the relay takes all
+        self._refused: set[str | None] = set()
         #: subscriptions whose nodes are being declared, or will be at a time
         self._coming: dict[Subscription, Cancellable | None] = {}
         self._alive = True
@@ -135,7 +137,7 @@ class Links:
                     self._wait_for_node(op, node)
                     return
             if (context.profile.anonymous or op.mandatory) and self._by_relay(op):
-                address = None
+                address = self._own(op)
         elif context.profile.anonymous_replies:
             address = None
         sender = self._senders.get(address)
@@ -151,13 +153,42 @@ class Links:
         return profile.anonymous or (
             op.mandatory and profile.anonymous_replies and not profile.stores)
 
+    def _own(self, op: Request) -> str | None:
+        """The address of a link of its own for a message that could go by relay; None: by relay.
+
+        A broker grants the relay credit by what is not confirmed, of all addresses together
+        (RabbitMQ: 170). Once that is used up by a slow queue the others get links of their own,
+        and the slow one too.
+        """
+        address = op.address
+        if address in self._refused:
+            return None
+        own = self._senders.get(address)
+        if own is not None and own.machine.state is not LinkState.DETACHED:
+            return address
+        relay = self._senders.get(None)
+        if (relay is None or not relay.exhausted or op.mandatory
+                or not self.context.profile.own_links
+                or len(self._senders) >= LINKS_PER_SESSION):
+            return None
+        return address
+
+    def _own_lost(self, sender: Sender) -> None:
+        """There may be no such queue: the relay's answer to that is for each message."""
+        self._refused.add(sender.address)
+        for op in sender.take_pending():
+            self._returned(op)
+            self.send(op)
+
     def _attach_sender(self, address: str | None) -> Sender:
         self._names += 1
         sender = Sender(self._scheduler, self.context.host, self._retry, address,
                         f"send.{self._names}.{address or 'any'}",
                         self._sessions.for_sender,
                         resend_released=self._settings.resend_released,
-                        on_returned=self._returned)
+                        on_returned=self._returned,
+                        on_lost=self._own_lost if self.context.profile.anonymous
+                        and address is not None else None)
         self._senders[address] = sender
         sender.attach(self._engine)
         return sender

@@ -44,11 +44,14 @@ class Sender(Link):
     :param session: where to open the link
     :param resend_released: see the option
     :param on_returned: told of operations that nobody took
+    :param on_lost: told when the peer refuses or detaches the link, and takes what waits; without
+        it the link is attached again for that
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
                  name: str, session: Callable[[], EngineSession], *, resend_released: bool,
-                 on_returned: Callable[[Operation], None]) -> None:
+                 on_returned: Callable[[Operation], None],
+                 on_lost: Callable[["Sender"], None] | None = None) -> None:
         super().__init__(scheduler, host, retry)
         self.address = address
         self._name = name
@@ -56,6 +59,7 @@ class Sender(Link):
         self._session = session
         self._resend_released = resend_released
         self._on_returned = on_returned
+        self._on_lost = on_lost
         self.link: EngineSender | None = None
         self.pending: OrderedDict[int, Operation] = OrderedDict()
         self.delayed: dict[int, tuple[Operation, Cancellable]] = {}
@@ -96,6 +100,11 @@ class Sender(Link):
     @property
     def idle(self) -> bool:
         return not self.pending and not self.unsettled and not self.delayed
+
+    @property
+    def exhausted(self) -> bool:
+        """All credit is used up by messages that the peer has not taken yet."""
+        return bool(self.unsettled) and self.link is not None and self.link.credit <= 0
 
     # -- told by the engine ---------------------------------------------------
 
@@ -176,6 +185,9 @@ class Sender(Link):
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self._fail_unsettled(error)
+        if self._on_lost is not None:
+            self._on_lost(self)
+            return
         self.fail_once(error)
 
     def fail_once(self, error: BaseException) -> None:

@@ -140,6 +140,7 @@ def test_rabbitmq(version, reply, session_per_receiver):
         reply=reply,
         provision=True,
         session_per_receiver=session_per_receiver,
+        own_links=not session_per_receiver,
         max_sessions=64,
         pools=True,
         durable=True,
