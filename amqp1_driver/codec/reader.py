@@ -189,8 +189,7 @@ def _properties(message: Message, data: bytes, at: int) -> int:
         at += 1
     else:
         message.message_id, at = _field(data, at, "message_id", _ID)
-        if message.message_id is not None:
-            message.message_id_raw = data[start:at]
+        message.message_id_raw = data[start:at]
     for name in _FIELD_PREFIXES[count - 1 if count < 9 else 7]:
         code = data[at]
         if code == 0x40:

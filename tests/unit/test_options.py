@@ -109,7 +109,7 @@ def test_importing_needs_neither_proton_nor_oslo_messaging():
         "print(len(o.list_opts()[0][1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "50\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "51\n"), done.stderr
 
 
 def test_names_and_defaults(conf):
