@@ -68,6 +68,8 @@ _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
 _ACCEPT = Outcome.ACCEPTED
 _DONE = Disposition(_ACCEPT)
 _SCRATCH_SIZE = 65536
+#: copying so many bytes is worth letting others have the interpreter meanwhile
+_LARGE = 16384
 #: bytes handed to the socket at a time
 _OUTPUT_SIZE = 262144
 
@@ -109,13 +111,16 @@ def pump(connection: Any) -> bool:
 
 def receive(connection: Any, data: Any) -> None:
     """Bytes from the peer, without copying them once more."""
-    transport = address(connection._pn_transport._impl)
-    kept = _from_buffer(data)
-    source = address(kept)
+    impl = connection._pn_transport._impl
+    transport, source = address(impl), _from_buffer(data)
     offset, end = 0, len(data)
+    if end < _LARGE:
+        push, to, at = _push, transport, address(source)
+    else:
+        push, to, at = lib.pn_transport_push, impl, source
     while offset < end:
         room = _capacity(transport)
-        if room <= 0 or _push(transport, source + offset, min(room, end - offset)) < 0:
+        if room <= 0 or push(to, at + offset, min(room, end - offset)) < 0:
             _ = connection.needs_input  # pyngus notes the end of input
             return
         offset += room
@@ -134,8 +139,12 @@ def output(connection: Any) -> memoryview | None:
     if connection.outgoing is None:
         memory = ffi.new("char[]", _OUTPUT_SIZE)
         connection.outgoing = (memory, memoryview(ffi.buffer(memory)), address(memory))
-    _, view, memory = connection.outgoing
-    size = _output_peek(transport, memory, min(size, _OUTPUT_SIZE))
+    memory, view, at = connection.outgoing
+    size = min(size, _OUTPUT_SIZE)
+    if size < _LARGE:
+        size = _output_peek(transport, at, size)
+    else:
+        size = lib.pn_transport_peek(connection._pn_transport._impl, memory, size)
     return view[:size] if size > 0 else None
 
 
@@ -170,7 +179,11 @@ def send(link: Any, data: bytes, settled: bool) -> Any:
     impl = link.impl
     octets = b"%x" % tag
     pointer = _delivery(impl, Octets(len(octets), octets))
-    _send(impl, data, len(data))
+    size = len(data)
+    if size < _LARGE:
+        _send(impl, data, size)
+    else:
+        lib.pn_link_send(link._pn_link._impl, _from_buffer(data), size)
     _advance(impl)
     if settled:
         _settle(pointer)
@@ -233,7 +246,7 @@ def _incoming(link: Any, pointer: Any) -> None:
         data = view[0:size]
     else:
         data = new_bytes(size)
-        _recv(impl, data, size)
+        lib.pn_link_recv(link._pn_link._impl, _from_buffer(data), size)
     _advance(impl)
     # not the pointer: proton uses the memory again, and an application may
     # settle twice
