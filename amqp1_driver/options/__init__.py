@@ -1,0 +1,254 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration: the options of group ``oslo_messaging_amqp`` and what the driver reads of them.
+
+Importable without proton and without oslo.messaging, for oslo-config-generator. The only user
+of oslo.config. Each part has its module: the options, and next to them the fields of the
+settings. Option names are those operators' files carry from the driver that was part of
+oslo.messaging until 15.x. All durations are seconds.
+"""
+
+import copy
+import dataclasses
+import os
+from typing import Any
+
+from oslo_config import cfg
+
+from amqp1_driver.options import addressing, connection, delivery, rabbitmq, security
+from amqp1_driver.options.addressing import AddressingSettings
+from amqp1_driver.options.connection import ConnectionSettings
+from amqp1_driver.options.delivery import DURABLE, PRE_SETTLED, DeliverySettings
+from amqp1_driver.options.rabbitmq import RabbitmqSettings
+from amqp1_driver.options.security import SecuritySettings
+
+__all__ = [
+    "DURABLE",
+    "GROUP",
+    "OPTS",
+    "Host",
+    "InvalidOption",
+    "Settings",
+    "default_exchange_for",
+    "default_settings",
+    "hosts",
+    "list_opts",
+    "load",
+    "redacted",
+    "register_opts",
+    "register_upstream_groups",
+    "virtual_host",
+]
+
+GROUP = "oslo_messaging_amqp"
+AMQP_PORT = 5672
+AMQPS_PORT = 5671
+
+OPTS: list[cfg.Opt] = [
+    *connection.OPTS,
+    *security.OPTS,
+    *delivery.OPTS,
+    *addressing.OPTS,
+    *rabbitmq.OPTS,
+]
+_BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
+
+
+class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
+    """An option is unknown or has a value that cannot be used; the text names the option."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(
+    ConnectionSettings, SecuritySettings, DeliverySettings, AddressingSettings, RabbitmqSettings
+):
+    """Checked values of all options, for any thread. Durations in seconds, sizes in bytes."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether to connect by TLS: asked for, or implied by a CA or client certificate."""
+        return bool(self.ssl or self.ssl_ca_file or self.ssl_cert_file)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """One host of the transport URL. ``str()`` is ``hostname:port``, without credentials."""
+
+    hostname: str
+    port: int
+    username: str | None = None
+    password: str | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        name = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
+        return f"{name}:{self.port}"
+
+
+def register_opts(conf: Any) -> None:
+    """Register the options with a ConfigOpts; doing so again does nothing."""
+    conf.register_opts(OPTS, group=GROUP)
+
+
+def register_upstream_groups(conf: Any) -> None:
+    """Register the groups that oslo.messaging reads from a transport's configuration.
+
+    It registers them with the global configuration only, so that an application with a
+    ConfigOpts of its own would get NoSuchOptError on its first call.
+    """
+    from amqp1_driver import compat
+
+    for group, opts in compat.upstream_groups():
+        for opt in opts:
+            try:
+                conf.register_opt(opt, group=group)
+            except cfg.DuplicateOptError:
+                continue  # the application's own definition of it is as good
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Entry point ``oslo.config.opts``."""
+    return [(GROUP, copy.deepcopy(OPTS))]
+
+
+def default_settings(**changes: Any) -> Settings:
+    """Settings as they are without configuration, with ``changes`` (tests and tools)."""
+    values = {name: opt.default for name, opt in _BY_NAME.items()}
+    return _checked({**values, **changes})
+
+
+def load(conf: Any, url: Any) -> Settings:
+    """Read the options; those in the query of the transport URL override the configuration.
+
+    :param conf: a ConfigOpts, not necessarily the global one.
+    :param url: an oslo_messaging.TransportURL.
+    :raises InvalidOption: unknown option in the URL, or a value that cannot be used.
+    """
+    from amqp1_driver import compat
+
+    register_opts(conf)
+    _check_query(url)
+    group = compat.ConfigOptsProxy(conf, url, GROUP)[GROUP]
+    return _checked({name: group[name] for name in _BY_NAME})
+
+
+def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
+    """Hosts of the transport URL in the order written; localhost when it names none.
+
+    The default realm is added to user names without one.
+    """
+    port = AMQPS_PORT if settings.tls else AMQP_PORT
+    found = tuple(
+        Host(
+            hostname=entry.hostname or "localhost",
+            port=port if entry.port is None else int(entry.port),
+            username=_with_realm(entry.username, settings.sasl_default_realm),
+            password=entry.password,
+        )
+        for entry in url.hosts
+    )
+    return found or (Host("localhost", port),)
+
+
+def virtual_host(url: Any) -> str | None:
+    """Virtual host of the transport URL, None when it has none."""
+    return url.virtual_host or None
+
+
+def default_exchange_for(conf: Any) -> str | None:
+    """Value of oslo.messaging's ``control_exchange``, None when it is not registered or empty."""
+    try:
+        return conf.control_exchange or None
+    except cfg.NoSuchOptError:
+        return None
+
+
+def redacted(url: Any) -> str:
+    """The transport URL for logs and errors: no credentials, no values of the query."""
+    places = ",".join(
+        f"{entry.hostname or 'localhost'}" + (f":{entry.port}" if entry.port else "")
+        for entry in url.hosts
+    )
+    query = "?" + "&".join(url.query) if url.query else ""
+    return f"{url.transport}://{places}/{url.virtual_host or ''}{query}"
+
+
+def _with_realm(username: str | None, realm: str) -> str | None:
+    if username and realm and "@" not in username:
+        return f"{username}@{realm}"
+    return username or None
+
+
+def _check_query(url: Any) -> None:
+    """Name the option at fault, which the errors of oslo.messaging do not always do."""
+    for name, value in url.query.items():
+        opt = _BY_NAME.get(name)
+        if opt is None:
+            raise InvalidOption(
+                f"unknown option {name!r} in the transport URL {redacted(url)}: "
+                f"there is no such option in group [{GROUP}]"
+            )
+        try:
+            opt.type(value)
+        except ValueError as error:
+            raise InvalidOption(
+                f"option {name!r} in the transport URL {redacted(url)} has a wrong value: {error}"
+            ) from None
+
+
+def _checked(values: dict[str, Any]) -> Settings:
+    """Normalise and check what the types of the options cannot.
+
+    :raises InvalidOption: naming the option.
+    """
+    for name, value in values.items():
+        if value is None and isinstance(_BY_NAME[name].default, str):
+            values[name] = ""
+        elif isinstance(_BY_NAME[name], cfg.FloatOpt):
+            values[name] = float(value)
+    settings = Settings(
+        **{
+            **values,
+            "container_name": values["container_name"] or None,
+            "pre_settled": _kinds("pre_settled", values["pre_settled"], PRE_SETTLED),
+            "durable": _kinds("durable", values["durable"], DURABLE),
+            # A dead reply address must not cost a server more than one further attempt.
+            "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
+        }
+    )
+    _check_files(settings)
+    return settings
+
+
+def _kinds(option: str, value: Any, possible: tuple[str, ...]) -> frozenset[str]:
+    """Repeated values in a file, one string with commas in a URL."""
+    entries = [value] if isinstance(value, str) else value
+    names = {name.strip() for entry in entries for name in entry.split(",")} - {""}
+    unknown = sorted(names - set(possible))
+    if unknown:
+        raise InvalidOption(
+            f"option {option!r}: unknown value {', '.join(unknown)}; "
+            f"possible values are {', '.join(possible)}"
+        )
+    return frozenset(names)
+
+
+def _check_files(settings: Settings) -> None:
+    if settings.ssl_key_file and not settings.ssl_cert_file:
+        raise InvalidOption("option 'ssl_key_file' is set but 'ssl_cert_file' is not")
+    for name in ("ssl_ca_file", "ssl_cert_file", "ssl_key_file"):
+        path = getattr(settings, name)
+        if path and not os.path.isfile(path):
+            raise InvalidOption(f"option {name!r}: there is no file {path}")
+    path = settings.sasl_config_dir
+    if path and not os.path.isdir(path):
+        raise InvalidOption(f"option 'sasl_config_dir': there is no directory {path}")
