@@ -38,7 +38,10 @@ MAX_DECOMPRESSED = 64 * 1024 * 1024
 Failure = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _ENVELOPE_KEY = "oslo.message"
-_ENVELOPE_BEGIN = f'{{"request":{{"oslo.version":"{compat.ENVELOPE_VERSION}","oslo.message":'
+_ENVELOPE_BEGIN = (
+    f'{{"request":{{"oslo.version":"{compat.ENVELOPE_VERSION}","oslo.message":"'
+).encode()
+_ENVELOPE_END = b'"},"context":'
 _GZIP_WINDOW = 31  # zlib: the largest window, and a gzip header
 
 # One encoder for all messages, with the fallback that jsonutils.dumps makes anew each time.
@@ -78,9 +81,11 @@ def dump_request(
 def _dump_envelope(message: Any, ctxt: dict[str, Any]) -> bytes:
     """What ``_encode`` makes of oslo.messaging's envelope, without a second pass over each
     character of the message: in JSON text that is ASCII only these two are left to be escaped.
+
+    ``bytes`` look for one character several times as fast as ``str`` do.
     """
-    text = _encode(message).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{_ENVELOPE_BEGIN}"{text}"}},"context":{_encode(ctxt)}}}'.encode()
+    text = _encode(message).encode().replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return b"".join((_ENVELOPE_BEGIN, text, _ENVELOPE_END, _encode(ctxt).encode(), b"}"))
 
 
 def _load(body: Any) -> dict[str, Any]:
