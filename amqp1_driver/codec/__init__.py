@@ -18,7 +18,9 @@ Pure; nothing here needs proton. Modules: types (AMQP types Python lacks), encod
 """
 
 from amqp1_driver.codec.messages import (
+    LARGE,
     MAX_TTL_MS,
+    Encoded,
     Template,
     encode_heartbeat,
     encode_message,
@@ -46,9 +48,11 @@ from amqp1_driver.codec.primitives import (
 from amqp1_driver.codec.reader import Message, decode_message
 
 __all__ = [
+    "LARGE",
     "MAX_TTL_MS",
     "Array",
     "Described",
+    "Encoded",
     "Message",
     "Request",
     "Symbol",

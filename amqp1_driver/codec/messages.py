@@ -22,6 +22,10 @@ from typing import Any
 from amqp1_driver.codec.encoder import NULL, compound, encode, text, variable
 from amqp1_driver.codec.types import Symbol
 
+#: A message, or its beginning and its large body, which is not copied to join them.
+Encoded = bytes | tuple[bytes, bytes]
+#: A body of so many bytes is left where it is.
+LARGE = 65536
 #: The longest time-to-live (milliseconds) that the header can carry (3.2.1: uint).
 MAX_TTL_MS = 0xFFFFFFFF
 
@@ -88,12 +92,15 @@ class Template:
         self._plain_header = _header(durable, 0)
         self._ttl_header = _DURABLE_TTL if durable else _TTL
 
-    def request(self, message_id: str, body: bytes, ttl_ms: int = 0, gzip: bool = False) -> bytes:
+    def request(
+        self, message_id: str, body: bytes, ttl_ms: int = 0, gzip: bool = False
+    ) -> Encoded:
         """One message.
 
         :param message_id: any text.
         :param body: utf-8 text, written as a string; with ``gzip`` compressed bytes, written
-            as binary and marked by content-encoding.
+            as binary and marked by content-encoding. One of :data:`LARGE` bytes or more comes
+            back as it is, apart from what goes before it.
         :param ttl_ms: time to live in milliseconds, 0 for none.
         """
         if ttl_ms > 0:
@@ -113,7 +120,8 @@ class Template:
         size = len(body)
         if size < 256 and not gzip:
             return b"".join((header, properties, _STRING8[size], body))
-        return b"".join((header, properties, _body_prefix(size, gzip), body))
+        head = b"".join((header, properties, _body_prefix(size, gzip)))
+        return head + body if size < LARGE else (head, body)
 
     def _properties(self, message_id: bytes, gzip: bool) -> bytes:
         """The properties section of an unusual request."""

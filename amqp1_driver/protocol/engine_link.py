@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import proton
 from pyngus import link as pyngus_link
 
+from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Disposition, Outcome
 from amqp1_driver.protocol import publicpath
 
@@ -131,7 +132,7 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
     def target(self) -> str | None:
         return self._pn_link.remote_target.address  # type: ignore[no-any-return]
 
-    def transfer(self, data: bytes, settled: bool) -> Any:
+    def transfer(self, data: Encoded, settled: bool) -> Any:
         """Hand one encoded message to proton.  The caller has seen credit.
 
         :returns: the key under which the outcome is told

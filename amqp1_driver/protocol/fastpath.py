@@ -23,6 +23,7 @@ from typing import Any
 import proton
 from cproton_ffi import ffi, lib
 
+from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Disposition, Outcome
 from amqp1_driver.protocol.held import Octets, address, held, new_bytes
 
@@ -174,11 +175,14 @@ def credit(link: Any) -> int:
     return _credit(link.impl)  # type: ignore[no-any-return]
 
 
-def send(link: Any, data: bytes, settled: bool) -> Any:
+def send(link: Any, data: Encoded, settled: bool) -> Any:
     tag = link.next_key = link.next_key + 1
     impl = link.impl
     octets = b"%x" % tag
     pointer = _delivery(impl, Octets(len(octets), octets))
+    if type(data) is tuple:  # large, with its body apart
+        head, data = data
+        _send(impl, head, len(head))
     size = len(data)
     if size < _LARGE:
         _send(impl, data, size)

@@ -95,7 +95,7 @@ class Operation:
         self.stage = Stage.QUEUED
         self.owner: Owner | None = None
         self.address: str | None = None
-        self.data = b""
+        self.data: codec.Encoded = b""
         self.generation = -1
         #: how often it was put on the wire
         self.attempts = 0

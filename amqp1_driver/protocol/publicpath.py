@@ -20,6 +20,7 @@ from typing import Any
 
 import proton
 
+from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Disposition, Outcome
 
 _STATES = {
@@ -73,10 +74,11 @@ def credit(link: Any) -> int:
     return int(link._pn_link.credit)
 
 
-def send(link: Any, data: bytes, settled: bool) -> int:
+def send(link: Any, data: Encoded, settled: bool) -> int:
     key = link.next_key = link.next_key + 1
     delivery = link._pn_link.delivery(f"{key:x}")
-    link._pn_link.send(data)
+    for part in data if isinstance(data, tuple) else (data,):
+        link._pn_link.send(part)
     link._pn_link.advance()
     if settled:
         delivery.settle()

@@ -141,7 +141,7 @@ def test_the_peer_may_settle_what_we_have_not(world):
 # -- sending ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 511, 512, 513, 100000])
+@pytest.mark.parametrize("size", [1, 511, 512, 513, 65535, 65536, 100000])
 def test_messages_are_cut_to_the_peer_s_frames(path, size):
     world = World(path, peer={"max_frame_size": 512}).start()
     op = world.cast(body=b"x" * size)

@@ -66,6 +66,15 @@ def test_bodies_take_the_short_form_up_to_255_bytes():
     assert template.request("id-1", long) == REQUEST_PROPERTIES + h("00 53 77 b1 00000100") + long
 
 
+def test_a_large_body_is_not_copied():
+    body = b"x" * 65536
+    head, rest = Template("q.t", "r").request("id-1", body)
+    assert head == REQUEST_PROPERTIES + h("00 53 77 b1 00010000")
+    assert rest is body
+    one = Template("q.t", "r").request("id-1", body[1:])
+    assert one == REQUEST_PROPERTIES + h("00 53 77 b1 0000ffff") + body[1:]
+
+
 def test_a_long_message_id_takes_the_long_form():
     message = Template("q.t", "r").request("i" * 256, b"{}")
     assert message == (
