@@ -36,7 +36,7 @@ done
 
 # Modules without I/O: every branch of them is run by the unit tests.
 PURE='amqp1_driver/codec/*,amqp1_driver/codec.py,amqp1_driver/policy/*,amqp1_driver/addressing/*'
-PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options.py'
+PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options/*'
 
 PASSED=0 FAILED=0 TABLE=()
 
