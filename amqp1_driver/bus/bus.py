@@ -27,7 +27,7 @@ from .counters import Counters
 from .engine import Engine
 from .queues import Limits
 from .router import Router
-from .server import Server
+from .server import NewWebSocket, Server
 from .tls import server_context
 
 MODES = ("router", "broker")
@@ -40,7 +40,8 @@ class Bus(Controls):
     ``mode`` "router" or "broker"; ``port`` 0 = any; ``users`` name -> password: SASL PLAIN is then
     required; ``tls_ca``: client certificates are required; ``queue_capacity`` / ``queue_resume``
     are watermarks in messages (broker), 0 = no limit, resume defaults to three quarters;
-    ``idle_timeout`` in seconds (half of it is advertised).
+    ``idle_timeout`` in seconds (half of it is advertised). ``websocket_port`` (0 = any): AMQP over
+    WebSocket is spoken there, too, and with TLS if the other port has it (needs wsproto).
 
     All methods may be called from any thread but the bus's own; what is for tests is in
     :class:`Controls`. Raises ValueError for settings
@@ -61,6 +62,7 @@ class Bus(Controls):
         queue_resume: int | None = None,
         idle_timeout: float = 16.0,
         trace: bool = False,
+        websocket_port: int | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
@@ -76,6 +78,7 @@ class Bus(Controls):
         self.host = host
         self.counters = Counters()
         self._port = port
+        self._websocket_port = websocket_port
         self._users = dict(users or {})
         self._limits = Limits(queue_capacity, queue_resume)
         self._idle_timeout = idle_timeout
@@ -93,12 +96,10 @@ class Bus(Controls):
         """Listen and serve; returns self."""
         if self._server is not None:
             raise RuntimeError("the bus has been started already")
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.create_server((self.host, self._port), family=family, backlog=512)
-        self._port = listener.getsockname()[1]
+        listeners = self._listen()
         behaviour = self._behaviour()
         self._server = Server(
-            listener,
+            listeners,
             behaviour,
             self.counters,
             lambda touched: self._engine(behaviour, touched),
@@ -108,6 +109,29 @@ class Bus(Controls):
         self._thread = threading.Thread(target=self._server.run, name="amqp1-bus", daemon=True)
         self._thread.start()
         return self
+
+    def _listen(self) -> dict[socket.socket, NewWebSocket | None]:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+
+        def listen(port: int) -> socket.socket:
+            return socket.create_server((self.host, port), family=family, backlog=512)
+
+        listeners: dict[socket.socket, NewWebSocket | None] = {}
+        listener = listen(self._port)
+        self._port = listener.getsockname()[1]
+        listeners[listener] = None
+        if self._websocket_port is not None:
+            # Imported here only: nothing else of the bus needs wsproto.
+            from .websocket import WebSocketServer
+
+            try:
+                second = listen(self._websocket_port)
+            except OSError:
+                listener.close()
+                raise
+            self._websocket_port = second.getsockname()[1]
+            listeners[second] = WebSocketServer
+        return listeners
 
     def stop(self, timeout: float = 5.0) -> None:
         """Close all connections with amqp:connection:forced, end; idempotent."""
@@ -158,5 +182,21 @@ class Bus(Controls):
     def address(self) -> str:
         """``amqp://HOST:PORT``, or ``amqps://`` with TLS."""
         scheme = "amqps" if self._context is not None else "amqp"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{self._port}"
+        return f"{scheme}://{self._printed_host}:{self._port}"
+
+    @property
+    def websocket_port(self) -> int | None:
+        """The port for AMQP over WebSocket (after :meth:`start`); None = there is none."""
+        return self._websocket_port
+
+    @property
+    def websocket_address(self) -> str | None:
+        """``ws[s]://HOST:PORT/$servicebus/websocket``; None = there is none."""
+        if self._websocket_port is None:
+            return None
+        scheme = "wss" if self._context is not None else "ws"
+        return f"{scheme}://{self._printed_host}:{self._websocket_port}/$servicebus/websocket"
+
+    @property
+    def _printed_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host

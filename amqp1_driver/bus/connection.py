@@ -19,12 +19,15 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .counters import Counters
 from .engine import Engine
 from .sasl import SaslServer, State
 from .tls import TlsServer
+
+if TYPE_CHECKING:
+    from .websocket import WebSocketServer
 
 _CHUNK = 65536
 #: How long (seconds) a refused or closed peer is read on, so that our last bytes reach it.
@@ -47,10 +50,16 @@ class Host(Protocol):
 
 
 class SocketConnection:
-    """Layers, bottom up: socket, TLS (optional), SASL (until it is done), engine (from then)."""
+    """Layers, bottom up: socket, TLS and WebSocket (both optional), SASL (until it is done),
+    engine (from then)."""
 
     def __init__(
-        self, host: Host, sock: socket.socket, peer: str, context: ssl.SSLContext | None
+        self,
+        host: Host,
+        sock: socket.socket,
+        peer: str,
+        context: ssl.SSLContext | None,
+        websocket: WebSocketServer | None = None,
     ) -> None:
         self.sock = sock
         self.peer = peer
@@ -58,6 +67,7 @@ class SocketConnection:
         self.closed = False
         self._host = host
         self._tls = TlsServer(context) if context is not None else None
+        self._websocket = websocket
         self._sasl: SaslServer | None = None
         self._out = bytearray()
         self._writable_wanted = False
@@ -105,10 +115,16 @@ class SocketConnection:
                 return
             if self._sasl is None and self._tls.established:
                 self._sasl = SaslServer(self._host.users, self._tls.subject)
+        if data and self._websocket is not None:
+            data = self._websocket.feed(data)
         if data and self.engine is None and self._sasl is not None:
             data = self._authenticate(self._sasl, data)
         if data and self.engine is not None:
             self.engine.feed(data)
+        if self._websocket is not None and self._websocket.ended:
+            self._finished = True
+            if self.engine is not None:
+                self.engine.end_of_input()
 
     def _authenticate(self, sasl: SaslServer, data: bytes) -> bytes:
         rest = sasl.feed(data)
@@ -154,18 +170,11 @@ class SocketConnection:
 
     def _fill(self) -> None:
         """Move pending output of the layers into the buffer."""
-        plain: bytearray | None = bytearray()
-        if self._sasl is not None and self._sasl.output:
-            plain = self._sasl.output
-            self._sasl.output = bytearray()
-        elif self.engine is not None and not self._finished:
-            plain = self.engine.output()
-            if plain is None:
-                self._finished = True
-            elif plain:
-                self.engine.sent(len(plain))
+        plain = self._amqp_output()
+        if self._websocket is not None:
+            plain = self._framed(self._websocket, plain)
         if self._tls is None:
-            self._out += plain or b""
+            self._out += plain
             return
         if plain:
             self._tls.wrap(plain)
@@ -173,6 +182,32 @@ class SocketConnection:
             self._tls.close()
         self._out += self._tls.output
         self._tls.output.clear()
+
+    def _amqp_output(self) -> bytearray:
+        """What SASL or the engine has to say; nothing once it has finished."""
+        if self._sasl is not None and self._sasl.output:
+            plain = self._sasl.output
+            self._sasl.output = bytearray()
+            return plain
+        if self.engine is None or self._finished:
+            return bytearray()
+        output = self.engine.output()
+        if output is None:
+            self._finished = True
+            return bytearray()
+        if output:
+            self.engine.sent(len(output))
+        return output
+
+    def _framed(self, websocket: WebSocketServer, plain: bytearray) -> bytearray:
+        """The same as WebSocket messages, and what the WebSocket itself has to say."""
+        if plain:
+            websocket.wrap(plain)
+        elif self._finished:
+            websocket.close()
+        framed = websocket.output
+        websocket.output = bytearray()
+        return framed
 
     def _send(self) -> None:
         try:

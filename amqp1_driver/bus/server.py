@@ -22,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .behaviour import Behaviour
 from .connection import SocketConnection
@@ -30,14 +30,20 @@ from .counters import Counters
 from .engine import Engine
 from .timers import Timers
 
+if TYPE_CHECKING:
+    from .websocket import WebSocketServer
+
 #: How long (seconds) a stopping bus waits for the peers' half of the close.
 _CLOSE_TIME = 2.0
 
 EngineFactory = Callable[[Callable[[], None]], Engine]
+NewWebSocket = Callable[[], "WebSocketServer"]
 
 
 class Server:
-    """Runs one behaviour on one listening socket; implements connection.Host.
+    """Runs one behaviour on listening sockets; implements connection.Host.
+
+    ``listeners``: socket -> what makes the WebSocket layer of a connection to it; None = without.
 
     :meth:`run` is the thread. :meth:`call`, :meth:`wait_until` and :meth:`post` may be used from
     any other thread, everything else only on the bus thread.
@@ -45,7 +51,7 @@ class Server:
 
     def __init__(
         self,
-        listener: socket.socket,
+        listeners: Mapping[socket.socket, NewWebSocket | None],
         behaviour: Behaviour,
         counters: Counters,
         new_engine: EngineFactory,
@@ -58,7 +64,7 @@ class Server:
         self.new_engine = new_engine
         self.behaviour = behaviour
         behaviour.call_at = self.call_at
-        self._listener = listener
+        self._listeners = dict(listeners)
         self._context = context
         self._selector = selectors.DefaultSelector()
         self._asleep = selectors.DefaultSelector()
@@ -154,7 +160,7 @@ class Server:
     def stop(self) -> None:
         """Close everything cleanly and end."""
         self._frozen = False
-        self._close_listener()
+        self._close_listeners()
         self._stop_by = self.now() + _CLOSE_TIME
         self.call_at(self._stop_by, self.drop_all)
         self.close_all("amqp:connection:forced", "the bus is shutting down")
@@ -162,14 +168,15 @@ class Server:
     def kill(self) -> None:
         """Reset everything and end."""
         self._frozen = False
-        self._close_listener()
+        self._close_listeners()
         self._stop_by = self.now()
         self.drop_all()
 
-    def _close_listener(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._selector.unregister(self._listener)
-            self._listener.close()
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            self._selector.unregister(listener)
+            listener.close()
+        self._listeners.clear()
 
     # -- the thread ----------------------------------------------------------
 
@@ -177,10 +184,11 @@ class Server:
         """Serve until stopped."""
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._listener.setblocking(False)
         self._selector.register(self._wake_out, selectors.EVENT_READ, None)
         self._asleep.register(self._wake_out, selectors.EVENT_READ, None)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        for listener in self._listeners:
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, None)
         try:
             while self._stop_by is None or self.connections:
                 self._step()
@@ -194,8 +202,8 @@ class Server:
         for key, events in selector.select(delay):
             if key.fileobj is self._wake_out:
                 self._wake_out.recv(4096)
-            elif key.fileobj is self._listener:
-                self._accept()
+            elif key.data is None:
+                self._accept(key.fileobj)
             elif not key.data.closed:
                 if events & selectors.EVENT_READ:
                     key.data.on_readable()
@@ -224,14 +232,17 @@ class Server:
                 except Exception as exc:
                     future.set_exception(exc)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: Any) -> None:
         try:
-            sock, peer = self._listener.accept()
+            sock, peer = listener.accept()
         except OSError:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = SocketConnection(self, sock, f"{peer[0]}:{peer[1]}", self._context)
+        new_websocket = self._listeners[listener]
+        websocket = new_websocket() if new_websocket is not None else None
+        name = f"{peer[0]}:{peer[1]}"
+        connection = SocketConnection(self, sock, name, self._context, websocket)
         self.connections[connection] = None
         self.counters.connections += 1
         self._selector.register(sock, selectors.EVENT_READ, connection)
@@ -239,7 +250,7 @@ class Server:
     def _end(self) -> None:
         for connection in list(self.connections):
             connection.close(reset=True)
-        self._close_listener()
+        self._close_listeners()
         with self._lock:
             self._ended = True
         while self._calls:

@@ -49,6 +49,8 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--listen", type=_endpoint, default=("127.0.0.1", 5672), metavar="HOST:PORT",
         help="where to listen; port 0 = any (default: 127.0.0.1:5672)")  # fmt: skip
+    add("--websocket", type=int, default=None, metavar="PORT",
+        help="speak AMQP over WebSocket on this port, too; 0 = any")  # fmt: skip
     add("--mode", choices=MODES, default="router", help="default: router")
     add("--tls-cert", metavar="F", help="PEM file with the certificate: TLS only")
     add("--tls-key", metavar="F", help="PEM file with its key, if not in the same file")
@@ -83,11 +85,13 @@ def run(args: argparse.Namespace) -> int:
             queue_resume=args.queue_resume,
             idle_timeout=args.idle_timeout,
             trace=args.trace,
+            websocket_port=args.websocket,
         ).start()
     except (OSError, ValueError) as exc:
         print(f"amqp1 bus: {exc}", file=sys.stderr)
         return 1
-    print(f"listening on {bus.address} mode={bus.mode}", flush=True)
+    websocket = f" websocket={bus.websocket_address}" if bus.websocket_address else ""
+    print(f"listening on {bus.address} mode={bus.mode}{websocket}", flush=True)
     print(NOTICE, flush=True)
     signal.sigwait(signals)
     bus.stop()
