@@ -34,11 +34,16 @@ class CreditWindow:
     collects a batch before it settles must keep the batch within half of the limit:
     that much credit is always there for it.
 
+    Credit may be taken back while the window is open (AMQP 1.0, 2.6.7: link-credit is set,
+    not added): all of it by :meth:`pause`, what is too much by :meth:`resize`. What the
+    sender had sent before it heard of that still comes; such a delivery finds no credit here.
+
     limit: messages, at least 1. credit, unsettled: messages. stalls: since creation.
     generation: number of attachments so far; 0 before the first.
     """
 
-    __slots__ = ("attached", "credit", "generation", "limit", "stalls", "stopped", "unsettled")
+    __slots__ = ("attached", "credit", "generation", "limit", "paused", "stalls", "stopped",
+                 "unsettled")
 
     def __init__(self, limit: int) -> None:
         self.limit = _checked(limit)
@@ -47,6 +52,7 @@ class CreditWindow:
         self.stalls = 0
         self.generation = 0
         self.attached = False
+        self.paused = False
         self.stopped = False
 
     @property
@@ -89,13 +95,31 @@ class CreditWindow:
         return self._replenish()
 
     def resize(self, limit: int) -> int:
-        """Change the limit. Returns the credit to grant; a larger window is filled at once.
-
-        A smaller one is reached as deliveries use up the credit: it is not taken back.
+        """Change the limit. Returns the change of credit: a larger window is filled at once;
+        of a smaller one the credit above its level is taken back, which is negative.
         """
         grown = _checked(limit) > self.limit
         self.limit = limit
-        return self._grant() if grown else self._replenish()
+        if grown:
+            return self._grant()
+        return -self._take_back(self.level - limit) or self._replenish()
+
+    def pause(self, drain: bool = False) -> int:
+        """No more grants until :meth:`resume`. Returns the credit to take back.
+
+        drain: that is 0, for the sender shall use it up or give it up (:meth:`on_drained`).
+        """
+        self.paused = True
+        return 0 if drain else self._take_back(self.credit)
+
+    def resume(self) -> int:
+        """Grants again. Returns the credit to grant: all up to the limit."""
+        self.paused = False
+        return self._grant()
+
+    def on_drained(self, n: int) -> None:
+        """The sender has given up ``n`` credits that it had no messages for."""
+        self._take_back(n)
 
     def stop(self) -> None:
         """No more grants, for good; what is there may still be delivered and settled."""
@@ -104,8 +128,13 @@ class CreditWindow:
     def _replenish(self) -> int:
         return self._grant() if self.level * 2 < self.limit else 0
 
+    def _take_back(self, n: int) -> int:
+        n = max(0, min(n, self.credit))
+        self.credit -= n
+        return n
+
     def _grant(self) -> int:
-        if self.stopped or not self.attached:
+        if self.stopped or self.paused or not self.attached:
             return 0
         grant = max(0, self.limit - self.level)
         self.credit += grant

@@ -108,16 +108,56 @@ def test_a_larger_window_is_filled_at_once():
     assert window.level == 15
 
 
-def test_a_smaller_window_takes_nothing_back():
+def test_of_a_smaller_window_the_credit_above_its_level_is_taken_back():
     window = attached(10)
-    assert window.resize(4) == 0
-    assert window.credit == 10
-    for _ in range(8):
-        window.on_delivery()
-    assert window.on_settled(8) == 0
     window.on_delivery()
-    assert window.on_settled() == 3
-    assert window.level == 4
+    assert window.resize(4) == -6
+    assert (window.credit, window.unsettled, window.level) == (3, 1, 4)
+    assert window.on_settled() == 0
+    assert window.level == 3
+
+
+def test_no_more_is_taken_back_than_there_is():
+    window = attached(10)
+    for _ in range(9):
+        window.on_delivery()
+    assert window.resize(2) == -1
+    assert (window.credit, window.level) == (0, 9)
+    # what the sender had sent before it heard of that
+    assert window.on_delivery() is False
+    assert (window.credit, window.unsettled, window.stalls) == (0, 10, 0)
+    assert window.on_settled(9) == 0
+    assert window.on_settled() == 2
+
+
+def test_a_paused_window_gives_up_its_credit_and_grants_nothing_until_it_is_resumed():
+    window = attached(10)
+    for _ in range(3):
+        window.on_delivery()
+    assert window.pause() == 7
+    assert (window.credit, window.pause()) == (0, 0)
+    assert window.on_settled(2) == 0
+    assert window.resize(20) == 0
+    assert window.resume() == 19
+    assert (window.credit, window.unsettled, window.resume()) == (19, 1, 0)
+
+
+def test_a_window_paused_by_draining_keeps_its_credit_until_the_sender_has_used_or_given_it_up():
+    window = attached(10)
+    assert window.pause(drain=True) == 0
+    assert window.on_delivery() is False
+    assert window.credit == 9
+    window.on_drained(9)
+    assert (window.credit, window.unsettled, window.stalls) == (0, 1, 0)
+    assert window.resume() == 9
+
+
+def test_a_window_stays_paused_over_an_attachment():
+    window = attached(10)
+    window.pause()
+    window.on_detached()
+    assert window.on_attached() == 0
+    assert window.resume() == 10
 
 
 def test_a_window_that_is_not_attached_is_resized_without_a_grant():
@@ -156,13 +196,14 @@ class CreditMachine(RuleBasedStateMachine):
         self.window = CreditWindow(1)
         self.link = False
         self.stopped = False
+        self.paused = False
         self.granted = self.delivered = self.settled = self.stalls = 0
         self.owed = {0: 0}  # attachment -> deliveries not settled yet
 
     def grant(self, credit: int) -> None:
         assert credit >= 0
         if credit:
-            assert self.link and not self.stopped
+            assert self.link and not self.stopped and not self.paused
             self.granted += credit
             # never beyond the limit of the moment
             assert self.granted - self.settled <= self.limit
@@ -207,7 +248,39 @@ class CreditMachine(RuleBasedStateMachine):
     def resize(self, limit):
         self.limit = limit
         self.largest = max(self.largest, limit)
-        self.grant(self.window.resize(limit))
+        change = self.window.resize(limit)
+        if change < 0:
+            self.take_back(-change)
+            assert self.granted == self.delivered or self.granted - self.settled == limit
+        else:
+            self.grant(change)
+
+    def take_back(self, credit: int) -> None:
+        assert 0 <= credit <= self.granted - self.delivered
+        self.granted -= credit
+
+    @rule()
+    def pause(self):
+        self.paused = True
+        self.take_back(self.window.pause())
+        assert self.granted == self.delivered
+
+    @rule()
+    def resume(self):
+        self.paused = False
+        self.grant(self.window.resume())
+
+    @rule(burst=st.integers(1, 5))
+    @precondition(lambda self: self.link and (self.paused or self.stopped))
+    def cross(self, burst):
+        """What was sent before the sender heard that its credit is gone."""
+        for _ in range(burst):
+            if self.granted == self.delivered:
+                self.granted += 1
+                self.delivered += 1
+                self.largest += 1
+                self.owed[self.window.generation] += 1
+                assert self.window.on_delivery() is False
 
     @rule()
     @precondition(lambda self: self.granted > 20)
@@ -225,7 +298,7 @@ class CreditMachine(RuleBasedStateMachine):
     @invariant()
     def there_is_always_progress(self):
         """Whatever is not with the consumer can be sent: at least half of the limit."""
-        if self.link and not self.stopped:
+        if self.link and not self.stopped and not self.paused:
             assert self.window.level * 2 >= self.limit
 
 
