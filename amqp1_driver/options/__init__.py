@@ -25,12 +25,22 @@ from typing import Any
 
 from oslo_config import cfg
 
-from amqp1_driver.options import addressing, connection, delivery, rabbitmq, security
+from amqp1_driver.options import (
+    addressing,
+    connection,
+    delivery,
+    rabbitmq,
+    security,
+    servicebus,
+    tunnel,
+)
 from amqp1_driver.options.addressing import AddressingSettings
 from amqp1_driver.options.connection import ConnectionSettings
 from amqp1_driver.options.delivery import DURABLE, PRE_SETTLED, DeliverySettings
 from amqp1_driver.options.rabbitmq import RabbitmqSettings
 from amqp1_driver.options.security import SecuritySettings
+from amqp1_driver.options.servicebus import ServiceBusSettings
+from amqp1_driver.options.tunnel import WEBSOCKET_PORT, TunnelSettings
 
 __all__ = [
     "DURABLE",
@@ -60,6 +70,8 @@ OPTS: list[cfg.Opt] = [
     *delivery.OPTS,
     *addressing.OPTS,
     *rabbitmq.OPTS,
+    *tunnel.OPTS,
+    *servicebus.OPTS,
 ]
 _BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
 
@@ -70,14 +82,22 @@ class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(
-    ConnectionSettings, SecuritySettings, DeliverySettings, AddressingSettings, RabbitmqSettings
+    ConnectionSettings,
+    SecuritySettings,
+    DeliverySettings,
+    AddressingSettings,
+    RabbitmqSettings,
+    TunnelSettings,
+    ServiceBusSettings,
 ):
     """Checked values of all options, for any thread. Durations in seconds, sizes in bytes."""
 
     @property
     def tls(self) -> bool:
-        """Whether to connect by TLS: asked for, or implied by a CA or client certificate."""
-        return bool(self.ssl or self.ssl_ca_file or self.ssl_cert_file)
+        """Whether to connect by TLS: asked for, or implied by a CA or client certificate, by
+        WebSocket, or by Azure Service Bus, to which a key must not go in clear."""
+        implied = self.transport == "websocket" or self.addressing_mode == "servicebus"
+        return bool(self.ssl or self.ssl_ca_file or self.ssl_cert_file or implied)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,15 +158,27 @@ def load(conf: Any, url: Any) -> Settings:
     register_opts(conf)
     _check_query(url)
     group = compat.ConfigOptsProxy(conf, url, GROUP)[GROUP]
-    return _checked({name: group[name] for name in _BY_NAME})
+    values = {name: group[name] for name in _BY_NAME}
+    if values["addressing_mode"] == "dynamic" and _all_service_bus(url):
+        # Its Open frame does not say what it is, and TLS and tokens come before that anyway.
+        values["addressing_mode"] = "servicebus"
+    return _checked(values)
+
+
+def _all_service_bus(url: Any) -> bool:
+    return bool(url.hosts) and all(servicebus.is_service_bus(h.hostname) for h in url.hosts)
 
 
 def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
     """Hosts of the transport URL in the order written; localhost when it names none.
 
     The default realm is added to user names without one.
+
+    :raises InvalidOption: Azure Service Bus, and nothing to make tokens of.
     """
     port = AMQPS_PORT if settings.tls else AMQP_PORT
+    if settings.transport == "websocket":
+        port = WEBSOCKET_PORT
     found = tuple(
         Host(
             hostname=entry.hostname or "localhost",
@@ -156,7 +188,15 @@ def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
         )
         for entry in url.hosts
     )
-    return found or (Host("localhost", port),)
+    found = found or (Host("localhost", port),)
+    if settings.addressing_mode == "servicebus" and not settings.token_provider:
+        for host in found:
+            if not host.username or not host.password:
+                raise InvalidOption(
+                    f"Azure Service Bus at {host} needs the name and the key of a shared access "
+                    "policy as user and password in the transport URL, or option 'token_provider'"
+                )
+    return found
 
 
 def virtual_host(url: Any) -> str | None:
@@ -219,6 +259,7 @@ def _checked(values: dict[str, Any]) -> Settings:
         **{
             **values,
             "container_name": values["container_name"] or None,
+            "websocket_path": values["websocket_path"] or tunnel.WEBSOCKET_PATH,
             "pre_settled": _kinds("pre_settled", values["pre_settled"], PRE_SETTLED),
             "durable": _kinds("durable", values["durable"], DURABLE),
             # A dead reply address must not cost a server more than one further attempt.
@@ -226,7 +267,17 @@ def _checked(values: dict[str, Any]) -> Settings:
         }
     )
     _check_files(settings)
+    _check_tunnel(settings)
     return settings
+
+
+def _check_tunnel(settings: Settings) -> None:
+    try:
+        tunnel.proxy(settings.proxy)
+    except ValueError as error:
+        raise InvalidOption(f"option 'proxy': {error}") from None
+    if not settings.websocket_path.startswith("/"):
+        raise InvalidOption("option 'websocket_path' must begin with a slash")
 
 
 def _kinds(option: str, value: Any, possible: tuple[str, ...]) -> frozenset[str]:

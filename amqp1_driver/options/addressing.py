@@ -26,7 +26,8 @@ OPTS: list[cfg.Opt] = [
         ("dynamic", "as fits the message bus, known from what it says when it connects"),
         ("legacy", "names with prefixes, for brokers such as qpidd"),
         ("routable", "paths, for routers such as qpid-dispatch and skupper"),
-        ("rabbitmq", "queues and exchanges of RabbitMQ 4")]),
+        ("rabbitmq", "queues and exchanges of RabbitMQ 4"),
+        ("servicebus", "Azure Service Bus, also where it is to be known by its name")]),
     cfg.BoolOpt("pseudo_vhost", default=True, help="Make the virtual host of the transport URL a "
                 "part of each address. Turn it off for a bus that has virtual hosts itself: they "
                 "are asked for in the Open frame then."),

@@ -78,6 +78,13 @@ NEW = {
     "queue_expiry": 1800.0,
     "duplicate_window": 1024,
     "durable": frozenset({"rpc-cast", "notify"}),
+    "transport": "auto",
+    "websocket_path": "/$servicebus/websocket",
+    "proxy": "",
+    "token_provider": "",
+    "token_life": 3600.0,
+    "token_scope": "entity",
+    "servicebus_credit": 20,
 }
 
 
@@ -109,7 +116,7 @@ def test_importing_needs_neither_proton_nor_oslo_messaging():
         "print(len(o.list_opts()[0][1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "51\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "58\n"), done.stderr
 
 
 def test_names_and_defaults(conf):
@@ -377,3 +384,78 @@ def test_an_application_that_has_defined_such_a_group_keeps_it(conf):
     options.register_upstream_groups(conf)
     assert conf.oslo_messaging_metrics.metrics_enabled == "own"
     assert conf.oslo_messaging_metrics.metrics_buffer_size == 1000
+
+
+# -- Azure Service Bus, WebSocket, proxy ---------------------------------------------------------
+
+AZURE = "amqp://rule:k%2Fey=@ns.servicebus.windows.net/"
+
+
+@pytest.mark.parametrize("name", [
+    "ns.servicebus.windows.net", "NS.ServiceBus.Windows.Net", "ns.servicebus.windows.net.",
+    "ns.servicebus.usgovcloudapi.net", "ns.servicebus.chinacloudapi.cn"])
+def test_service_bus_is_known_by_its_name_and_has_tls(conf, name):
+    url = f"amqp://rule:key@{name}/"
+    settings = load(conf, url)
+    assert (settings.addressing_mode, settings.tls) == ("servicebus", True)
+    assert [host.port for host in options.hosts(parse(conf, url), settings)] == [5671]
+
+
+@pytest.mark.parametrize("url", [
+    "amqp://rule:key@servicebus.windows.net.example.org/", "amqp://",
+    "amqp://rule:key@ns.servicebus.windows.net,rule:key@other/"])
+def test_what_is_not_service_bus_by_its_name(conf, url):
+    assert load(conf, url).addressing_mode == "dynamic"
+
+
+def test_an_addressing_mode_that_was_chosen_stays(conf):
+    assert load(conf, AZURE + "?addressing_mode=legacy").addressing_mode == "legacy"
+
+
+def test_the_key_is_taken_from_the_url(conf):
+    [host] = options.hosts(parse(conf, AZURE), load(conf, AZURE))
+    assert (host.username, host.password) == ("rule", "k/ey=")
+
+
+@pytest.mark.parametrize("user", ["", "rule@", "rule:@"])
+def test_service_bus_needs_a_key_or_a_provider(conf, user):
+    url = f"amqp://{user}ns.servicebus.windows.net/"
+    with pytest.raises(options.InvalidOption, match="name and the key"):
+        options.hosts(parse(conf, url), load(conf, url))
+    settings = load(conf, url + "?token_provider=a.b:c")
+    assert len(options.hosts(parse(conf, url), settings)) == 1
+
+
+@pytest.mark.parametrize(("url", "port", "websocket", "tls"), [
+    ("amqp://h/?transport=websocket", 443, True, True),
+    ("amqp://h:8443/?transport=websocket", 8443, True, True),
+    ("amqp://h:443/", 443, True, False),  # TLS is for the host, see the port
+    ("amqp://h:443/?transport=tcp", 443, False, False),
+    ("amqp://h/", 5672, False, False)])
+def test_what_carries_amqp(conf, url, port, websocket, tls):
+    settings = load(conf, url)
+    [host] = options.hosts(parse(conf, url), settings)
+    assert (host.port, settings.websocket(host.port), settings.tls) == (port, websocket, tls)
+
+
+def test_a_proxy():
+    proxy = options.tunnel.proxy("http://us%40er:p%2Fw@proxy.example:3128/")
+    assert (proxy.hostname, proxy.port) == ("proxy.example", 3128)
+    assert (proxy.username, proxy.password) == ("us@er", "p/w")
+    assert "p/w" not in repr(proxy)
+    assert str(options.tunnel.proxy("http://[::1]:3128")) == "[::1]:3128"
+    assert options.tunnel.proxy("") is None
+
+
+@pytest.mark.parametrize("url", [
+    "proxy:3128", "http://proxy", "https://proxy:3128", "http://u:secret@proxy:x", "http://:80",
+    "http://u:secret@proxy:3128/path"])
+def test_a_proxy_that_can_not_be_understood(url):
+    with pytest.raises(options.InvalidOption, match="option 'proxy': a proxy is given as") as caught:
+        options.default_settings(proxy=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_path_that_is_none():
+    with pytest.raises(options.InvalidOption, match="websocket_path"):
+        options.default_settings(websocket_path="ws")
