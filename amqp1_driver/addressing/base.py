@@ -102,7 +102,24 @@ class Binding:
     key: str
 
 
-Declaration: TypeAlias = Queue | Exchange | Binding
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entity:
+    """What must exist already, for nobody can declare it over AMQP.
+
+    :param kind: ``queue``, ``topic`` or ``subscription``
+    :param name: its address
+    :param sessions: it must keep messages apart by their group-id
+    """
+
+    kind: str
+    name: str
+    sessions: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (" (with sessions)" if self.sessions else "")
+
+
+Declaration: TypeAlias = Queue | Exchange | Binding | Entity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 
-from amqp1_driver.addressing.base import AddressConfig, Addresser
+from amqp1_driver.addressing.base import AddressConfig, Addresser, Node
 from amqp1_driver.addressing.legacy import LegacyAddresser
-from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser
+from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.addressing.routable import RoutableAddresser
+from amqp1_driver.addressing.servicebus import ServiceBusAddresser
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 RABBITMQ_VHOST_PREFIX = "vhost:"
@@ -36,13 +37,15 @@ class ReplyKind(enum.Enum):
 
     DYNAMIC: source with dynamic=true. VOLATILE: RabbitMQ's direct reply-to, no queue at all.
     TEMPORARY: dynamic source with capability ``temporary-queue``. EXCLUSIVE: an exclusive
-    queue that the driver declares.
+    queue that the driver declares. SESSION: one queue for all, in which each process has a
+    session of its own.
     """
 
     DYNAMIC = "dynamic"
     VOLATILE = "volatile"
     TEMPORARY = "temporary"
     EXCLUSIVE = "exclusive"
+    SESSION = "session"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Peer:
 class BusProfile:
     """How to treat a bus.
 
-    :param addressing: ``legacy``, ``routable`` or ``rabbitmq``.
+    :param addressing: ``legacy``, ``routable``, ``rabbitmq`` or ``servicebus``.
     :param anonymous: all sends go over one link to the anonymous terminus.
     :param anonymous_replies: replies do, so that no link per reply address is needed.
     :param provision: queues and exchanges have to be declared before use.
@@ -103,6 +106,12 @@ class BusProfile:
     :param durable: the durable header makes a difference.
     :param vhost_prefix: what a virtual host's name has in front in the Open frame.
     :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
+    :param premade: nobody can declare anything: what is missing is an error, not yet to come.
+    :param claims: a token must be put for each node before links to it are opened, unless
+        SASL has told who we are.
+    :param locks: a message is locked for a time once it has left its queue, so that no more may
+        be asked for than are worked on soon.
+    :param one_session: all links are on one session as long as it has room.
     """
 
     name: str
@@ -117,6 +126,10 @@ class BusProfile:
     pools: bool = False
     durable: bool = False
     stores: bool = True
+    premade: bool = False
+    claims: bool = False
+    locks: bool = False
+    one_session: bool = False
     vhost_prefix: str = ""
 
 
@@ -140,6 +153,20 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         durable=True,
         vhost_prefix=RABBITMQ_VHOST_PREFIX,
     )
+
+
+# It says nothing of itself when it connects, and wants TLS and tokens before that.
+SERVICE_BUS = BusProfile(
+    name="Azure Service Bus",
+    addressing="servicebus",
+    anonymous_replies=False,
+    reply=ReplyKind.SESSION,
+    pools=True,
+    premade=True,
+    claims=True,
+    locks=True,
+    one_session=True,
+)
 
 
 # Product (lower case) -> profiles by lowest version, the newest first. The last one also
@@ -166,8 +193,11 @@ def choose(peer: Peer, mode: str = "dynamic") -> BusProfile:
     """The profile for a peer.
 
     :param mode: option ``addressing_mode``; anything but ``dynamic`` forces the syntax of
-        addresses and nothing else.
+        addresses and nothing else, except ``servicebus``, which says all.
     """
+    told = foretold(mode)
+    if told is not None:
+        return told
     profile = _known(peer) or BusProfile(name=str(peer), durable=True)
     relay = ANONYMOUS_RELAY in peer.capabilities
     profile = dataclasses.replace(
@@ -181,6 +211,25 @@ def choose(peer: Peer, mode: str = "dynamic") -> BusProfile:
     return dataclasses.replace(profile, addressing=mode, pools=False)
 
 
+def foretold(mode: str) -> BusProfile | None:
+    """The profile, if it is known before the peer has opened."""
+    return SERVICE_BUS if mode == SERVICE_BUS.addressing else None
+
+
+def reply_source(
+    profile: BusProfile, addresser: Addresser, unique: str
+) -> tuple[Node | None, str | None]:
+    """The node to read replies from, and the session in it; None where the bus assigns one.
+
+    :param unique: of the process and fork.
+    """
+    if profile.reply is ReplyKind.EXCLUSIVE:
+        return reply_node(unique), None
+    if isinstance(addresser, ServiceBusAddresser):
+        return addresser.reply(unique)
+    return None, None
+
+
 def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
     """The addresser for a profile.
 
@@ -192,6 +241,8 @@ def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
         return RoutableAddresser(config, profile.name)
     if profile.addressing == "rabbitmq":
         return RabbitmqAddresser(config, profile.name, profile.pools)
+    if profile.addressing == "servicebus":
+        return ServiceBusAddresser(config)
     raise ValueError(f"unknown syntax of addresses: {profile.addressing}")
 
 

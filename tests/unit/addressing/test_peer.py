@@ -28,6 +28,7 @@ from amqp1_driver.addressing import (
     choose,
     make_addresser,
 )
+from amqp1_driver.addressing.peer import foretold, reply_source
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config
@@ -202,6 +203,7 @@ def test_a_forced_mode_changes_the_syntax_only(mode):
         ("routable", "openstack.org/om/rpc/anycast/x/t"),
         ("legacy", "unicast.x.t"),
         ("rabbitmq", "/queues/openstack%3Arpc%3Aanycast%3Ax%3At"),
+        ("servicebus", "openstack--rpc--any--x--t"),
     ],
 )
 def test_addresser(mode, address):
@@ -219,3 +221,25 @@ def test_unsupported_pools_name_the_bus(mode):
 def test_unknown_syntax():
     with pytest.raises(ValueError, match="artemis"):
         make_addresser(BusProfile(name="n", addressing="artemis"), config())
+
+
+def test_service_bus_is_chosen_by_mode_alone():
+    profile = choose(peer("RabbitMQ", "4.3.6"), "servicebus")
+    assert profile is foretold("servicebus")
+    assert (profile.addressing, profile.reply) == ("servicebus", ReplyKind.SESSION)
+    assert (profile.anonymous, profile.anonymous_replies, profile.provision) == (False,) * 3
+    assert (profile.premade, profile.claims, profile.locks, profile.one_session) == (True,) * 4
+    assert (profile.pools, profile.stores) == (True, True)
+    assert foretold("dynamic") is None
+
+
+def test_where_replies_are_read():
+    def source(mode, product="", version="1.0"):
+        profile = choose(peer(product, version), mode)
+        return reply_source(profile, make_addresser(profile, config()), "u-1")
+
+    assert source("dynamic", "skupper-router") == (None, None)
+    node, session = source("dynamic", "RabbitMQ", "4.0.5")
+    assert (node.address, session) == ("/queues/openstack%3Areply%3Au-1", None)
+    node, session = source("servicebus")
+    assert (node.address, session) == ("openstack--reply", "u-1")
