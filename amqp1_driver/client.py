@@ -37,7 +37,8 @@ from amqp1_driver.port import LoopPort
 from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.operation import Kind, Operation, Reply, Request, Stage
-from amqp1_driver.protocol.receiver import Delivery, Sink, Subscription
+from amqp1_driver.protocol.receiver import Delivery, Sink
+from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 
@@ -328,26 +329,32 @@ class Client:
     def stop_subscription(self, subscription: Subscription) -> None:
         """No new messages; those handed over can still be settled.
 
-        Waits until the loop has done so.
+        Waits until what was on its way has come, or the bus does not say so in time.
         """
-        self._do(self._connection.stop_subscription, subscription)
+        self.ask(lambda done: self._connection.stop_subscription(subscription, done))
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach; waits until the loop has done so."""
-        self._do(self._connection.unsubscribe, subscription)
+        def detach(done: Callable[[bool], object]) -> None:
+            self._connection.unsubscribe(subscription)
+            done(True)
 
-    def _do(self, fn: Callable[[Subscription], object], subscription: Subscription) -> None:
-        done: Future[None] = Future(self._loop.release)
+        self.ask(detach)
 
-        def do(_: object) -> None:
-            fn(subscription)
-            done.set_result(None)
+    def ask(self, fn: Callable[[Callable[[bool], object]], object],
+            timeout: float = CLOSE_TIMEOUT) -> bool:
+        """Have the I/O thread call ``fn(done)``, and wait until that calls ``done``.
 
-        if self._post(do, None):
-            try:
-                done.result(CLOSE_TIMEOUT)
-            except TimeoutError:
-                LOG.warning("A subscription was not ended within %.1f s", CLOSE_TIMEOUT)
+        :returns: what it was called with; False if it was not within ``timeout`` seconds
+        """
+        answer: Future[bool] = Future(self._loop.release)
+        if not self._post(lambda _: fn(answer.set_result), None):
+            return True  # the loop has ended, and with it all that could be waited for
+        try:
+            return answer.result(timeout)
+        except (TimeoutError, LoopClosed):
+            LOG.warning("No answer about a subscription within %.1f s", timeout)
+            return False
 
     def settle(self, delivery: Delivery, idly: bool = False) -> None:
         """Settle with ``delivery.outcome``.  Never raises.

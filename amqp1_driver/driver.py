@@ -29,7 +29,7 @@ from amqp1_driver.protocol.operation import Kind
 if TYPE_CHECKING:
     from amqp1_driver.client import Client
     from amqp1_driver.delivery_queue import DeliveryQueue
-    from amqp1_driver.protocol.receiver import Subscription
+    from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 

@@ -28,7 +28,8 @@ from amqp1_driver.delivery_queue import DeliveryQueue
 from amqp1_driver.incoming import Incoming
 from amqp1_driver.policy.duplicates import DuplicateFilter
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.receiver import Delivery, Subscription
+from amqp1_driver.protocol.receiver import Delivery
+from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 

@@ -106,6 +106,7 @@ class BusProfile:
     :param durable: the durable header makes a difference.
     :param vhost_prefix: what a virtual host's name has in front in the Open frame.
     :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
+    :param echoes: it answers a Flow frame that asks for an echo (proton's peers do not).
     :param premade: nobody can declare anything: what is missing is an error, not yet to come.
     :param claims: a token must be put for each node before links to it are opened, unless
         SASL has told who we are.
@@ -130,6 +131,7 @@ class BusProfile:
     claims: bool = False
     locks: bool = False
     one_session: bool = False
+    echoes: bool = False
     vhost_prefix: str = ""
 
 
@@ -152,6 +154,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         pools=True,
         durable=True,
         vhost_prefix=RABBITMQ_VHOST_PREFIX,
+        echoes=True,
     )
 
 

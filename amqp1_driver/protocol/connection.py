@@ -34,8 +34,9 @@ from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
 from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Operation, expired
-from amqp1_driver.protocol.receiver import Delivery, Subscription
+from amqp1_driver.protocol.receiver import Delivery
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
+from amqp1_driver.protocol.subscription import Subscription
 from amqp1_driver.protocol.upkeep import Upkeep
 from amqp1_driver.protocol.vhost import VirtualHost
 from amqp1_driver.protocol.waiting import WaitingRoom
@@ -172,8 +173,10 @@ class Connection:
         if self.state is _State.READY and self._generation is not None:
             self._generation.subscribe(subscription)
 
-    def stop_subscription(self, subscription: Subscription) -> None:
-        subscription.stop()
+    def stop_subscription(self, subscription: Subscription,
+                          done: Callable[[bool], object] = bool) -> None:
+        """No new messages; ``done`` is told when what was on its way has come."""
+        subscription.stop(done)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         if self._subscriptions.pop(subscription, subscription) is None:

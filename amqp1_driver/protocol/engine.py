@@ -32,6 +32,7 @@ from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.protocol import publicpath
+from amqp1_driver.protocol.echo import Echo
 from amqp1_driver.protocol.engine_link import (
     EngineReceiver,
     EngineSender,
@@ -87,8 +88,11 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     scratch: Any = None
     outgoing: Any = None
     collector: Any = None
+    #: whether the operator has asked for proton's trace
+    traced = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.echo = Echo()
         self.links: dict[int, Any] = {}
         self._retired: list[Any] = []
         self._ticks = Ticks()
@@ -190,9 +194,14 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     def output(self) -> memoryview | None:
         """What is to be sent next; valid until :meth:`output_written`."""
+        if self._connection.echo.staged:
+            return memoryview(self._connection.echo.staged)
         return self.path.output(self._connection)  # type: ignore[no-any-return]
 
     def output_written(self, count: int) -> None:
+        if self._connection.echo.staged:
+            self._connection.echo.written(count)
+            return
         self.path.output_written(self._connection, count)
 
     def destroy(self) -> None:
@@ -280,6 +289,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     def _start_trace(self) -> None:
         """Log frames from here on: those of SASL would show the password."""
         if self._trace:
+            self._connection.traced = True
             self._connection.pn_transport.trace(proton.Transport.TRACE_FRM)
 
     def connection_remote_closed(self, connection: Any, pn_condition: Any) -> None:

@@ -45,6 +45,12 @@ class ReceiverHandler(LinkHandler, Protocol):
     def link_delivery(self, key: int, data: bytes, settled: bool) -> None: ...
 
 
+class AskingHandler(ReceiverHandler, Protocol):
+    """Of a link that has asked for an echo, or to be drained."""
+
+    def link_answer(self, drained: int, available: int | None) -> None: ...
+
+
 def condition(pn_condition: Any) -> tuple[str | None, str | None]:
     """Name and description of an error condition (2.8.14), None where there is none."""
     if pn_condition is None:
@@ -59,6 +65,7 @@ class _Link:
     path: Any
     _pn_link: Any
     _connection: Any
+    connection: Any
     close: Any
 
     def _setup(self, handler: LinkHandler, path: Any) -> None:
@@ -67,6 +74,8 @@ class _Link:
         self.unsettled: dict[int, Any] = {}
         self.next_key = 0
         self.receiving = bool(self._pn_link.is_receiver)
+        #: answers in Flow frames that are awaited
+        self.asking = 0
         self._told = False
         # plain attributes: proton's wrapper objects look theirs up in C
         self.impl = self._pn_link._impl
@@ -115,6 +124,8 @@ class _Link:
         self.unsettled.clear()
         if self._connection is None:
             return
+        if self.asking:
+            self.connection.echo.forget(self)
         self.path.unlink(self._connection, self)
         self.close()
         if self._failed or self._pn_link.session.context.ended:
@@ -166,8 +177,30 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
         return self.path.settle(self, key, outcome)  # type: ignore[no-any-return]
 
     def drain(self) -> None:
-        """Ask the peer to use up or give back its credit (2.6.7)."""
+        """Ask the peer to use up or give back its credit (2.6.7), and to say so."""
+        self.asking += 1
         self._pn_link.drain(0)
+
+    def echo(self, credit: int = 0) -> None:
+        """Change the credit, and ask the peer for its view of the link (2.7.4)."""
+        self.connection.echo.ask(self, credit)
+        self.asking += 1
+
+    def forget_answers(self) -> None:
+        """None is awaited any more."""
+        self.asking = 0
+        if self.connection is not None:
+            self.connection.echo.forget(self)
+
+    def answered(self) -> None:
+        """The peer has sent a Flow frame for this link."""
+        if self.asking:
+            self.asking -= 1
+            self.handler.link_answer(self._pn_link.drained(),
+                                     self.connection.echo.answered(self))
+
+    def _process_credit(self) -> None:
+        self.answered()
 
     def _process_delivery(self, pn_delivery: Any) -> None:
         publicpath.delivery(self, pn_delivery)

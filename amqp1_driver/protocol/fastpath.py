@@ -103,6 +103,8 @@ def pump(connection: Any) -> bool:
                 link = links.get(_event_link(event))
                 if link is not None and not link.receiving:
                     link.handler.link_credit()
+                elif link is not None and link.asking:
+                    link.answered()
             elif kind != _TRANSPORT:
                 others = True
                 connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))

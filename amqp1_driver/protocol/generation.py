@@ -33,8 +33,8 @@ from amqp1_driver.protocol.link import Scheduler
 from amqp1_driver.protocol.links import Links, Sessions
 from amqp1_driver.protocol.operation import Kind, Operation
 from amqp1_driver.protocol.provision import Provisioner
-from amqp1_driver.protocol.receiver import Subscription
 from amqp1_driver.protocol.reply import Replies
+from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 

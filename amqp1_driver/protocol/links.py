@@ -30,9 +30,10 @@ from amqp1_driver.protocol.engine_link import EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
 from amqp1_driver.protocol.operation import Operation, Request
 from amqp1_driver.protocol.provision import Provisioner
-from amqp1_driver.protocol.receiver import Receiver, Subscription
+from amqp1_driver.protocol.receiver import Receiver
 from amqp1_driver.protocol.sender import Sender
 from amqp1_driver.protocol.states import LinkState
+from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 
@@ -266,12 +267,13 @@ class Links:
     def _attach_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
         for node in nodes:
             self._names += 1
-            subscription.receivers.append(Receiver(
+            subscription.add(Receiver(
                 self._scheduler, self.context.host, self._retry, node,
                 f"receive.{self._names}.{node.address}", self._sessions.for_receiver,
                 subscription.credit, subscription.sink, subscription.changed,
                 self._prepare,
-                accept_early=subscription.batched and not self.context.profile.stores))
+                accept_early=subscription.batched and not self.context.profile.stores,
+                echoes=self.context.profile.echoes))
         for receiver in subscription.receivers:
             receiver.attach(self._engine)
 

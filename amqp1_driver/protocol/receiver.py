@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Subscriptions: what a listener reads, over links that come and go.
+"""One receiving link under a credit window, and what comes over it.
 
 Lives on the I/O thread; a :class:`Delivery` is handed to the listener's
 thread and comes back through the mailbox to be settled.
@@ -21,13 +21,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import Destination, Node
+from amqp1_driver.addressing.base import Node
 from amqp1_driver.policy.credit import CreditWindow
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSession
 from amqp1_driver.protocol.link import Link, Scheduler
+from amqp1_driver.protocol.questions import Answered, Questions
 from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
@@ -76,13 +77,15 @@ class Receiver(Link):
     :param accept_early: accept each message as it comes: on a bus that stores
         nothing a batch that is accepted as a whole would make each sender wait
         until the batch is full
+    :param echoes: the peer answers when it is asked for an echo; else it is asked to drain,
+        for which it may use up the credit first
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, node: Node, name: str,
                  session: Callable[[], EngineSession], credit: int, sink: Sink,
                  on_change: Callable[["Receiver", exceptions.AmqpError | None], None],
                  prepare: Callable[[Node, Callable[[], None]], None],
-                 accept_early: bool = False) -> None:
+                 accept_early: bool = False, echoes: bool = False) -> None:
         super().__init__(scheduler, host, retry)
         self.node = node
         self.address = node.address
@@ -95,14 +98,91 @@ class Receiver(Link):
         self._on_change = on_change
         self._prepare = prepare
         self._accept_early = accept_early
-        self._stopping = False
+        self._echoes = echoes
+        self._stopping = self._stopped = False
+        self._questions = Questions(scheduler, self._unanswered)
+        #: messages that the peer has for this link, as it last said; None: it did not
+        self.available: int | None = None
 
-    def stop(self) -> None:
-        """No more credit; what still arrives goes back to the bus."""
+    # -- credit ----------------------------------------------------------------
+
+    def pause(self, done: Answered) -> None:
+        """No more messages.
+
+        :param done: called with True once the peer has confirmed that nothing more will come,
+            or can't; with False if it has not in time
+        """
+        taken = self.window.pause(drain=not self._echoes)
+        if self._echoes or self.window.credit:
+            self._ask(done, -taken)
+        else:
+            done(True)
+
+    def resume(self) -> None:
+        """Messages again, as many as the window allows."""
+        self._grant(self.window.resume())
+
+    def resize(self, credit: int) -> None:
+        """Another full level of the window: with effect at once."""
+        self._grant(self.window.resize(credit))
+
+    def ask(self, done: Answered) -> None:
+        """Have the peer say what it has, see :attr:`available`, if it echoes."""
+        if self._echoes:
+            self._ask(done)
+        else:
+            done(False)
+
+    def stop(self, done: Answered) -> None:
+        """No more credit; what comes after ``done`` goes back to the bus.
+
+        :param done: see :meth:`pause`
+        """
+        def stopped(confirmed: bool) -> None:
+            self._stopped = True
+            done(confirmed)
+
         self._stopping = True
         self.window.stop()
-        if self.link is not None and self.attached:
-            self.link.drain()
+        self.pause(stopped)
+
+    def _grant(self, change: int) -> None:
+        if change and self.link is not None:
+            self.link.grant(change)
+
+    def _ask(self, done: Answered, change: int = 0) -> None:
+        link = self.link
+        if link is None or not self.attached:
+            done(True)
+            return
+        if self._echoes:
+            link.echo(change)
+        else:
+            link.drain()
+        self._questions.add(done)
+
+    def _unanswered(self) -> None:
+        LOG.warning("%s does not answer on the link to %s what it is asked about its credit",
+                    self.host, self.address)
+        self._answer_all(False)
+
+    def _answer_all(self, confirmed: bool) -> None:
+        if self._questions and self.link is not None:
+            self.link.forget_answers()
+        self._questions.end(confirmed)
+
+    def link_answer(self, drained: int, available: int | None) -> None:
+        """The peer tells its view of the link."""
+        self.window.on_drained(drained)
+        if available is not None:
+            self.available = available
+        if not self._echoes:
+            if not self.window.credit:
+                self._answer_all(True)
+        else:
+            self._questions.answer()
+
+    # -- settling --------------------------------------------------------------
 
     def settle(self, delivery: Delivery) -> None:
         """The application is done with a delivery."""
@@ -121,10 +201,12 @@ class Receiver(Link):
     # -- told by the engine --------------------------------------------------
 
     def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
-        if self._stopping:
+        if self._stopped:
             if self.link is not None:
                 self.link.settle(key, Outcome.RELEASED)
             return
+        if not self.window.credit and self.link is not None:
+            self.link.grant(1)  # sent before the peer knew that its credit was taken back
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on %s at %s: all %d credits are used up",
                       self.window.stalls, self.address, self.host, self.window.limit)
@@ -132,6 +214,8 @@ class Receiver(Link):
             self.link.settle(key, Outcome.ACCEPTED)
             settled = True
         self._sink.deliver(Delivery(self, self.link, key, data, settled))
+        if self._questions and not self._echoes and not self.window.credit:
+            self._answer_all(True)  # nothing is left to drain
 
     # -- inner -----------------------------------------------------------------
 
@@ -148,7 +232,16 @@ class Receiver(Link):
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self.window.on_detached()
+        self._answer_all(True)
         self._on_change(self, error)
+
+    def detach(self) -> None:
+        self._answer_all(True)
+        super().detach()
+
+    def connection_lost(self) -> None:
+        super().connection_lost()
+        self._answer_all(True)
 
     def _reattach(self) -> None:
         self._timer = None
@@ -160,70 +253,3 @@ class Receiver(Link):
 
     def _wanted(self) -> bool:
         return not self._stopping
-
-
-class Subscription:
-    """What one listener reads; outlives connections.
-
-    :param destination: the listener's target
-    :param pool: name of a shared pool of notification listeners
-    :param unique: what tells this listener from all others
-    :param credit: of each link, messages
-    :param batched: the application collects messages before it settles them
-    :param on_ready: called when all links are attached
-    :param on_error: called when the bus can't do it at all
-    """
-
-    def __init__(self, destinations: tuple[Destination, ...], pool: str | None, unique: str,
-                 credit: int, batched: bool, sink: Sink, on_ready: Callable[[], object],
-                 on_error: Callable[[BaseException], object]) -> None:
-        self.destinations = destinations
-        self.pool = pool
-        self.unique = unique
-        self.credit = credit
-        self.batched = batched
-        self.sink = sink
-        self.receivers: list[Receiver] = []
-        self.stopping = False
-        self.last_error: BaseException | None = None
-        self._on_ready = on_ready
-        self._on_error = on_error
-        self._stalls = 0
-
-    @property
-    def stalls(self) -> int:
-        """Credit stalls of all links so far."""
-        return self._stalls + sum(r.window.stalls for r in self.receivers)
-
-    def changed(self, receiver: Receiver, error: exceptions.AmqpError | None) -> None:
-        if error is not None:
-            self.last_error = error
-        elif all(r.attached for r in self.receivers):
-            self.last_error = None
-            self._on_ready()
-
-    def refused(self, error: BaseException) -> None:
-        """The present bus can't provide this subscription."""
-        self.last_error = error
-        LOG.error("Can't listen on %s: %s", [d.routing_key for d in self.destinations], error)
-        self._on_error(error)
-
-    def stop(self) -> None:
-        self.stopping = True
-        for receiver in self.receivers:
-            receiver.stop()
-
-    def close(self) -> None:
-        self.stopping = True
-        for receiver in self.receivers:
-            receiver.detach()
-        self._drop()
-
-    def connection_lost(self) -> None:
-        for receiver in self.receivers:
-            receiver.connection_lost()
-        self._drop()
-
-    def _drop(self) -> None:
-        self._stalls = self.stalls
-        self.receivers = []

@@ -380,17 +380,23 @@ def test_settling_twice_gives_no_credit_for_work_that_is_not_done(world, settled
     assert world.link(ANY).credit == 4
 
 
-def test_stop_drains_and_releases_what_still_comes(world):
+def test_stop_drains_hands_over_what_is_on_its_way_and_releases_what_comes_later(world):
     listener = world.listen(credit=10)
     world.arrive(ANY, "before")
     link = world.link(ANY)
-    world.peer.override(None).expect_flow(drain=True)  # no answer: the peer is still sending
-    world.connection.stop_subscription(listener.subscription)
+    # no answer: the peer is still sending
+    world.peer.override(None).expect_flow(drain=True).call(lambda event: None)
+    told = []
+    world.connection.stop_subscription(listener.subscription, told.append)
     world.run()
     assert [entry.performative.drain for entry in world.peer.frames(p.Flow)][-3:] == [True] * 3
-    world.arrive(ANY, "after", link=link)
-    assert listener.bodies == [b"before"]
-    assert world.peer.sent[1].state == p.Released()
+    world.arrive(ANY, "on its way", link=link)
+    assert told == []
+    world.advance(2)
+    assert told == [False]
+    world.arrive(ANY, "late", link=link)
+    assert listener.bodies == [b"before", b"on its way"]
+    assert [sent.state for sent in world.peer.sent] == [None, None, p.Released()]
     world.settle(listener.deliveries[0])
     assert world.peer.sent[0].state == p.Accepted()
     assert link.credit <= 8  # nothing was granted

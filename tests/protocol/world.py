@@ -35,8 +35,9 @@ from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.operation import Kind, Reply, Request
-from amqp1_driver.protocol.receiver import Delivery, Subscription
+from amqp1_driver.protocol.receiver import Delivery
 from amqp1_driver.protocol.security import engine_properties
+from amqp1_driver.protocol.subscription import Subscription
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.clock import FakeClock

@@ -1,0 +1,138 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""What one listener reads, over links that come and go.  Lives on the I/O thread."""
+
+import logging
+from collections.abc import Callable
+
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import Destination
+from amqp1_driver.protocol.questions import Answered
+from amqp1_driver.protocol.receiver import Receiver, Sink
+
+LOG = logging.getLogger(__name__)
+
+
+class Subscription:
+    """What one listener reads; outlives connections.
+
+    :param destination: the listener's target
+    :param pool: name of a shared pool of notification listeners
+    :param unique: what tells this listener from all others
+    :param credit: of each link, messages
+    :param batched: the application collects messages before it settles them
+    :param on_ready: called when all links are attached
+    :param on_error: called when the bus can't do it at all
+    """
+
+    def __init__(self, destinations: tuple[Destination, ...], pool: str | None, unique: str,
+                 credit: int, batched: bool, sink: Sink, on_ready: Callable[[], object],
+                 on_error: Callable[[BaseException], object]) -> None:
+        self.destinations = destinations
+        self.pool = pool
+        self.unique = unique
+        self.credit = credit
+        self.batched = batched
+        self.sink = sink
+        self.receivers: list[Receiver] = []
+        self.stopping = False
+        self.last_error: BaseException | None = None
+        self._on_ready = on_ready
+        self._on_error = on_error
+        self._stalls = 0
+        self.paused = False
+
+    @property
+    def stalls(self) -> int:
+        """Credit stalls of all links so far."""
+        return self._stalls + sum(r.window.stalls for r in self.receivers)
+
+    @property
+    def backlog(self) -> int | None:
+        """Messages that the bus has for this listener, as it last said; None: it did not."""
+        known = [r.available for r in self.receivers if r.available is not None]
+        return sum(known) if known else None
+
+    def add(self, receiver: Receiver) -> None:
+        """One more link to read; it is attached afterwards."""
+        if self.paused:
+            receiver.window.pause()
+        self.receivers.append(receiver)
+
+    def pause(self, done: Answered) -> None:
+        """No more messages, on this connection or another; see :meth:`Receiver.pause`."""
+        self.paused = True
+        self._all([receiver.pause for receiver in self.receivers], done)
+
+    def resume(self) -> None:
+        self.paused = False
+        for receiver in self.receivers:
+            receiver.resume()
+
+    def resize(self, credit: int) -> None:
+        """Another credit for each link."""
+        self.credit = credit
+        for receiver in self.receivers:
+            receiver.resize(credit)
+
+    def ask(self, done: Answered) -> None:
+        """Have the bus say how much it has, see :attr:`backlog`."""
+        self._all([receiver.ask for receiver in self.receivers], done)
+
+    @staticmethod
+    def _all(actions: list[Callable[[Answered], None]], done: Answered) -> None:
+        """Do all, and tell once whether all have succeeded."""
+        results: list[bool] = []
+
+        def one(confirmed: bool) -> None:
+            results.append(confirmed)
+            if len(results) == len(actions):
+                done(all(results))
+
+        for action in actions:
+            action(one)
+        if not actions:
+            done(True)
+
+    def changed(self, receiver: Receiver, error: exceptions.AmqpError | None) -> None:
+        if error is not None:
+            self.last_error = error
+        elif all(r.attached for r in self.receivers):
+            self.last_error = None
+            self._on_ready()
+
+    def refused(self, error: BaseException) -> None:
+        """The present bus can't provide this subscription."""
+        self.last_error = error
+        LOG.error("Can't listen on %s: %s", [d.routing_key for d in self.destinations], error)
+        self._on_error(error)
+
+    def stop(self, done: Answered) -> None:
+        """No new messages, but those that are on their way; see :meth:`Receiver.stop`."""
+        self.stopping = True
+        self._all([receiver.stop for receiver in self.receivers], done)
+
+    def close(self) -> None:
+        self.stopping = True
+        for receiver in self.receivers:
+            receiver.detach()
+        self._drop()
+
+    def connection_lost(self) -> None:
+        for receiver in self.receivers:
+            receiver.connection_lost()
+        self._drop()
+
+    def _drop(self) -> None:
+        self._stalls = self.stalls
+        self.receivers = []
