@@ -18,5 +18,7 @@ It imports nothing of the driver: a foreign peer, so that both cannot be wrong t
 from .bus import MODES, Bus
 from .controls import ConnectionInfo, LinkInfo
 from .counters import Counters
+from .namespace import Namespace
+from .sas import Rule
 
-__all__ = ["MODES", "Bus", "ConnectionInfo", "Counters", "LinkInfo"]
+__all__ = ["MODES", "Bus", "ConnectionInfo", "Counters", "LinkInfo", "Namespace", "Rule"]

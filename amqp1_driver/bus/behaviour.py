@@ -17,10 +17,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .counters import Counters
 from .links import Consumer, Item, Outcome, Producer, Transfer
+
+if TYPE_CHECKING:
+    from .endpoints import Endpoints
 
 Schedule = Callable[[float, Callable[[], None]], Any]
 
@@ -36,8 +39,13 @@ class Behaviour(ABC):
     """
 
     mode: str
-    product: str
+    #: In the properties of the Open frame; None = no properties and no capabilities at all.
+    product: str | None
     max_frame: int
+    #: Of messages, told to both ends of links; 0 = no limit.
+    max_message_size = 0
+    #: SASL mechanisms without a name, offered besides PLAIN.
+    anonymous: tuple[str, ...] = ()
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters = counters
@@ -66,6 +74,14 @@ class Behaviour(ABC):
             self._paused.clear()
         else:
             self._paused.discard(address)
+
+    def opened(self, endpoints: Endpoints) -> None:
+        """A connection is open; nothing has to be done."""
+        return
+
+    def verdict(self, item: Item, outcome: Outcome) -> Outcome:
+        """What a consumer is answered that leaves the last word to the bus (2.6.12)."""
+        return outcome
 
     @abstractmethod
     def allowance(self, producer: Producer) -> int:

@@ -25,23 +25,26 @@ from .broker import Broker
 from .controls import Controls
 from .counters import Counters
 from .engine import Engine
+from .namespace import Namespace
 from .queues import Limits
 from .router import Router
 from .server import NewWebSocket, Server
+from .servicebus import ServiceBus
 from .tls import server_context
 
-MODES = ("router", "broker")
+MODES = ("router", "broker", "servicebus")
 VERSION = "1.0"
 
 
 class Bus(Controls):
     """An AMQP 1.0 bus in a thread of this process; for development and tests only.
 
-    ``mode`` "router" or "broker"; ``port`` 0 = any; ``users`` name -> password: SASL PLAIN is then
-    required; ``tls_ca``: client certificates are required; ``queue_capacity`` / ``queue_resume``
-    are watermarks in messages (broker), 0 = no limit, resume defaults to three quarters;
-    ``idle_timeout`` in seconds (half of it is advertised). ``websocket_port`` (0 = any): AMQP over
-    WebSocket is spoken there, too, and with TLS if the other port has it (needs wsproto).
+    ``mode`` "router", "broker" or "servicebus" (which needs a ``namespace``); ``port`` 0 = any;
+    ``users`` name -> password: SASL PLAIN is then required; ``tls_ca``: client certificates are
+    required; ``queue_capacity`` / ``queue_resume`` are watermarks in messages (broker), 0 = no
+    limit, resume defaults to three quarters; ``idle_timeout`` in seconds (half of it is
+    advertised). ``websocket_port`` (0 = any): AMQP over WebSocket is spoken there, too, and with
+    TLS if the other port has it (needs wsproto).
 
     All methods may be called from any thread but the bus's own; what is for tests is in
     :class:`Controls`. Raises ValueError for settings
@@ -63,9 +66,12 @@ class Bus(Controls):
         idle_timeout: float = 16.0,
         trace: bool = False,
         websocket_port: int | None = None,
+        namespace: Namespace | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode {mode!r} is none of {', '.join(MODES)}")
+        if (mode == "servicebus") is (namespace is None):
+            raise ValueError("the mode servicebus, and no other, needs a namespace")
         if tls_ca and not tls_cert:
             raise ValueError("client certificates (tls_ca) need a server certificate (tls_cert)")
         if queue_resume is None:
@@ -79,11 +85,19 @@ class Bus(Controls):
         self.counters = Counters()
         self._port = port
         self._websocket_port = websocket_port
+        self._namespace = namespace
         self._users = dict(users or {})
+        if namespace is not None:
+            if users:
+                raise ValueError("the users of a namespace are its rules")
+            self._users = {name: rule.key for name, rule in namespace.known_rules.items()}
         self._limits = Limits(queue_capacity, queue_resume)
         self._idle_timeout = idle_timeout
         self._trace = trace
         self._container = f"amqp1-bus-{secrets.token_hex(4)}"
+        if namespace is not None:
+            # As the service's own: an id and the number of the gateway.
+            self._container = f"{secrets.token_hex(16)}_G1"
         self._context = None
         if tls_cert:
             self._context = server_context(tls_cert, tls_key or tls_cert, tls_ca)
@@ -102,7 +116,7 @@ class Bus(Controls):
             listeners,
             behaviour,
             self.counters,
-            lambda touched: self._engine(behaviour, touched),
+            lambda touched, user: self._engine(behaviour, touched, user),
             self._users,
             self._context,
         )
@@ -158,9 +172,13 @@ class Bus(Controls):
     def _behaviour(self) -> Behaviour:
         if self.mode == "router":
             return Router(self.counters)
+        if self._namespace is not None:
+            return ServiceBus(self.counters, self._namespace)
         return Broker(self.counters, limits=self._limits)
 
-    def _engine(self, behaviour: Behaviour, touched: Callable[[], None]) -> Engine:
+    def _engine(
+        self, behaviour: Behaviour, touched: Callable[[], None], user: str | None
+    ) -> Engine:
         return Engine(
             behaviour,
             self.counters,
@@ -169,6 +187,7 @@ class Bus(Controls):
             idle_timeout=self._idle_timeout,
             touched=touched,
             trace=self._trace,
+            user=user,
         )
 
     # -- where ---------------------------------------------------------------

@@ -40,8 +40,10 @@ class Host(Protocol):
 
     counters: Counters
     users: Mapping[str, str]
+    #: SASL mechanisms without a name, offered besides PLAIN.
+    anonymous: tuple[str, ...]
 
-    def new_engine(self, touched: Callable[[], None]) -> Engine: ...
+    def new_engine(self, touched: Callable[[], None], user: str | None) -> Engine: ...
     def now(self) -> float: ...
     def call_at(self, when: float, function: Callable[[], None]) -> Any: ...
     def touch(self, connection: SocketConnection) -> None: ...
@@ -76,7 +78,7 @@ class SocketConnection:
         self._lingering = False
         self._tick_due: float | None = None
         if self._tls is None:
-            self._sasl = SaslServer(host.users)
+            self._sasl = SaslServer(host.users, None, host.anonymous)
 
     @property
     def user(self) -> str | None:
@@ -114,7 +116,9 @@ class SocketConnection:
                 self._finished = True
                 return
             if self._sasl is None and self._tls.established:
-                self._sasl = SaslServer(self._host.users, self._tls.subject)
+                self._sasl = SaslServer(
+                    self._host.users, self._tls.subject, self._host.anonymous
+                )
         if data and self._websocket is not None:
             data = self._websocket.feed(data)
         if data and self.engine is None and self._sasl is not None:
@@ -129,7 +133,8 @@ class SocketConnection:
     def _authenticate(self, sasl: SaslServer, data: bytes) -> bytes:
         rest = sasl.feed(data)
         if sasl.state is State.DONE:
-            self.engine = self._host.new_engine(lambda: self._host.touch(self))
+            user = sasl.user if sasl.mechanism == "PLAIN" else None
+            self.engine = self._host.new_engine(lambda: self._host.touch(self), user)
         elif sasl.state is State.FAILED:
             self._host.counters.auth_failures += 1
             self._finished = True

@@ -39,6 +39,8 @@ from cproton import (
     pn_delivery_pending,
     pn_delivery_readable,
     pn_delivery_settle,
+    pn_delivery_settled,
+    pn_delivery_update,
     pn_event_connection,
     pn_event_delivery,
     pn_event_link,
@@ -49,12 +51,12 @@ from cproton import (
     pn_link_recv,
     pn_link_session,
 )
-from proton import Condition, Connection, Session
+from proton import Condition, Connection, Delivery, Session
 from proton import Link as ProtonLink
 
 from .behaviour import Behaviour
 from .counters import Counters
-from .links import Consumer, Link, Producer, Refused, Transfer, read_outcome
+from .links import Consumer, Link, Outcome, Producer, Refused, Transfer, read_outcome
 
 
 class Endpoints:
@@ -67,6 +69,12 @@ class Endpoints:
         self.counters = counters
         self.touch = touched
         self._links: dict[Any, Link] = {}
+        #: Name by SASL PLAIN, if any.
+        self.user: str | None = None
+        #: Whatever the behaviour keeps for this connection.
+        self.context: Any = None
+        #: Closes the connection with a condition and a description; None once it has ended.
+        self.close: Callable[[str, str], None] | None = None
         #: proton's event type -> what is done.
         self.handlers: dict[int, Callable[[Any], None]] = {
             PN_DELIVERY: self._on_delivery,
@@ -111,6 +119,7 @@ class Endpoints:
 
     def _on_open(self, event: Any) -> None:
         Connection.wrap(pn_event_connection(event)).open()
+        self.behaviour.opened(self)
         self.touch()
 
     def _on_close(self, event: Any) -> None:
@@ -136,6 +145,8 @@ class Endpoints:
         link.target.copy(link.remote_target)
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
+        if self.behaviour.max_message_size:
+            link.max_message_size = self.behaviour.max_message_size
         try:
             if link.is_receiver:
                 self._attach_producer(link)
@@ -233,7 +244,17 @@ class Endpoints:
         item = consumer.unsettled.pop(handle, None)
         if item is None:
             return
+        if not pn_delivery_settled(handle):
+            self._answer(handle, self.behaviour.verdict(item, outcome))
         pn_delivery_settle(handle)
         self.counters.dispositions[outcome.name] += 1
         self.touch()
         self.behaviour.settled(consumer, item, outcome)
+
+    @staticmethod
+    def _answer(handle: Any, verdict: Outcome) -> None:
+        """Say which outcome counts, to a receiver that settles second."""
+        if verdict.condition is not None and verdict.state == Delivery.REJECTED:
+            Delivery(handle).local.condition = verdict.condition
+        if verdict.state:
+            pn_delivery_update(handle, verdict.state)

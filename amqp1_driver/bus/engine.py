@@ -58,12 +58,14 @@ class Engine:
         idle_timeout: float,
         touched: Callable[[], None],
         trace: bool = False,
+        user: str | None = None,
     ) -> None:
         self._touch = touched
         self._connection = Connection()
         self._connection.container = container
-        self._connection.offered_capabilities = [ANONYMOUS_RELAY]
-        self._connection.properties = {"product": behaviour.product, "version": version}
+        if behaviour.product is not None:
+            self._connection.offered_capabilities = [ANONYMOUS_RELAY]
+            self._connection.properties = {"product": behaviour.product, "version": version}
         self._collector = Collector()
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
@@ -75,6 +77,8 @@ class Engine:
         self._transport.bind(self._connection)
         self._pn = self._transport._impl
         self._endpoints = Endpoints(behaviour, counters, touched)
+        self._endpoints.user = user
+        self._endpoints.close = self.close
         self._dead = False
 
     # -- bytes ---------------------------------------------------------------
@@ -137,6 +141,7 @@ class Engine:
 
     def close(self, condition: str, description: str) -> None:
         """Begin a clean close with an error condition; links are given up at once."""
+        self._endpoints.close = None
         self._endpoints.give_up_all()
         self._connection.condition = Condition(condition, description)
         if pn_connection_state(self._connection._impl) & PN_LOCAL_ACTIVE:
@@ -155,6 +160,7 @@ class Engine:
             self._dead = True
             self._endpoints.give_up_all()
             self._endpoints.handlers.clear()
+            self._endpoints.close = None
             del self._pn, self._transport, self._connection, self._collector
 
     # -- proton's events -----------------------------------------------------

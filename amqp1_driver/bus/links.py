@@ -240,13 +240,13 @@ class Consumer(Link):
         """How many more messages the client takes now."""
         return 0 if self.closed else int(pn_link_credit(self.impl))
 
-    def send(self, data: bytes, item: Item | None) -> bool:
-        """Send a message; needs credit. ``item`` None = presettled.
+    def send(self, data: bytes, item: Item | None, tag: bytes | None = None) -> bool:
+        """Send a message; needs credit. ``item`` None = presettled; ``tag`` None = any.
 
         Returns True if it went settled, so that ``item`` will hear nothing more.
         """
         self._tags += 1
-        handle = pn_delivery(self.impl, b"%x" % self._tags)
+        handle = pn_delivery(self.impl, tag or b"%x" % self._tags)
         pn_link_send(self.impl, data)
         pn_link_advance(self.impl)
         counters = self.endpoints.counters

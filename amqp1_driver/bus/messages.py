@@ -26,9 +26,13 @@ from .primitives import (
     read_bytes,
     read_descriptor,
     read_list,
+    read_map,
     read_uint,
     value_end,
     write_described_list,
+    write_described_map,
+    write_string,
+    write_symbol,
     write_uint,
 )
 
@@ -36,6 +40,13 @@ HEADER = 0x70
 DELIVERY_ANNOTATIONS = 0x71
 MESSAGE_ANNOTATIONS = 0x72
 PROPERTIES = 0x73
+APPLICATION_PROPERTIES = 0x74
+#: Sections before the body, in their order.
+_BEFORE_BODY = (
+    HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES,
+)  # fmt: skip
+#: Constructors of strings and symbols.
+_TEXTS = (0xA1, 0xA3, 0xB1, 0xB3)
 
 #: Fields of the header: durable, priority, ttl, first-acquirer, delivery-count (3.2.1).
 _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
@@ -106,3 +117,37 @@ def read_to(data: bytes) -> str | None:
             return None
         at = value_end(data, value)
     return None
+
+
+def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -> bytes:
+    """Return the message with message annotations and application properties set.
+
+    ``notes``: symbol -> encoded value. Raises :class:`Malformed`.
+    """
+    sections: dict[int, bytes] = {}
+    at = 0
+    while at < len(data):
+        code, value = read_descriptor(data, at)
+        if code not in _BEFORE_BODY:
+            break
+        end = value_end(data, value)
+        sections[code] = data[at:end]
+        at = end
+    encoded = {write_symbol(name): value for name, value in notes.items()}
+    _merge(sections, MESSAGE_ANNOTATIONS, encoded)
+    strings = {write_string(name): write_string(value) for name, value in properties.items()}
+    _merge(sections, APPLICATION_PROPERTIES, strings)
+    return b"".join(sections[code] for code in _BEFORE_BODY if code in sections) + data[at:]
+
+
+def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> None:
+    """Set entries of a section that is a map; keys are compared by their contents."""
+    if not new:
+        return
+    names = {read_bytes(key) for key in new}
+    section = sections.get(code)
+    kept = []
+    if section is not None:
+        pairs, _ = read_map(section, read_descriptor(section, 0)[1])
+        kept = [(k, v) for k, v in pairs if k[0] not in _TEXTS or read_bytes(k) not in names]
+    sections[code] = write_described_map(code, kept + list(new.items()))

@@ -163,3 +163,51 @@ def write_symbols(values: list[str]) -> bytes:
     """Encode an array of short symbols (1.6.24: array8 of sym8)."""
     items = b"".join(bytes((len(v),)) + v.encode("ascii") for v in values)
     return bytes((0xE0, len(items) + 2, len(values), 0xA3)) + items
+
+
+def read_map(data: bytes, at: int) -> tuple[list[tuple[bytes, bytes]], int]:
+    """Return keys and values of the map at ``at``, still encoded, and the offset behind it."""
+    end = value_end(data, at)
+    constructor = data[at]
+    if constructor == 0xC1 and end - at >= 3:
+        count, here = data[at + 2], at + 3
+    elif constructor == 0xD1 and end - at >= 9:
+        count, here = int.from_bytes(data[at + 5 : at + 9], "big"), at + 9
+    else:
+        raise Malformed(f"no map at offset {at}")
+    items = []
+    for _ in range(count):
+        after = value_end(data, here)
+        items.append(bytes(data[here:after]))
+        here = after
+    if here != end or count % 2:
+        raise Malformed(f"the map at offset {at} is not as long as it says")
+    return list(zip(items[::2], items[1::2], strict=True)), end
+
+
+def write_described_map(code: int, pairs: list[tuple[bytes, bytes]]) -> bytes:
+    """Encode a described map out of encoded keys and values; ``code`` < 256."""
+    body = b"".join(key + value for key, value in pairs)
+    count = 2 * len(pairs)
+    return bytes((0x00, 0x53, code, 0xD1)) + struct.pack(">II", len(body) + 4, count) + body
+
+
+def write_string(value: str) -> bytes:
+    """Encode a string."""
+    data = value.encode()
+    return b"\xb1" + struct.pack(">I", len(data)) + data
+
+
+def write_symbol(value: str) -> bytes:
+    """Encode a symbol of less than 256 characters."""
+    return bytes((0xA3, len(value))) + value.encode("ascii")
+
+
+def write_long(value: int) -> bytes:
+    """Encode a long."""
+    return b"\x81" + struct.pack(">q", value)
+
+
+def write_timestamp(seconds: float) -> bytes:
+    """Encode a timestamp; ``seconds`` since 1970."""
+    return b"\x83" + struct.pack(">q", int(seconds * 1000))

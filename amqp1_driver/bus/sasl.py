@@ -54,11 +54,18 @@ class SaslServer:
     """One per connection. ``users``: name -> password; ``external``: name out of the TLS layer.
 
     Without users and without a client certificate everybody is welcome (ANONYMOUS).
+    ``anonymous``: mechanisms offered besides, which let everybody in without a name.
     """
 
-    def __init__(self, users: Mapping[str, str], external: str | None = None) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, str],
+        external: str | None = None,
+        anonymous: tuple[str, ...] = (),
+    ) -> None:
         self._users = users
         self._external = external
+        self._anonymous = anonymous
         self.mechanisms = self._offer()
         self.state = State.HEADER
         self.user: str | None = None
@@ -70,7 +77,7 @@ class SaslServer:
         offered = ["EXTERNAL"] if self._external is not None else []
         if self._users:
             offered.append("PLAIN")
-        return offered or ["ANONYMOUS"]
+        return offered + list(self._anonymous) or ["ANONYMOUS"]
 
     def feed(self, data: bytes) -> bytes:
         """Take input; once the state is DONE, return what belongs to the layer above."""
@@ -114,12 +121,17 @@ class SaslServer:
             self.output += SASL_HEADER
             self._send(_MECHANISMS, [write_symbols(self.mechanisms)])
             self.state = State.INIT
-        elif header == AMQP_HEADER and (self._external is not None or not self._users):
+        elif header == AMQP_HEADER and self._optional:
             self.user = self._external
             self.state = State.DONE
         else:
             self._refuse_protocol()
         return True
+
+    @property
+    def _optional(self) -> bool:
+        """Nobody has to prove anything, or the certificate has proved it already."""
+        return self._external is not None or not (self._users or self._anonymous)
 
     def _refuse_protocol(self) -> None:
         self.output += SASL_HEADER

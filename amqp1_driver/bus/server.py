@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: How long (seconds) a stopping bus waits for the peers' half of the close.
 _CLOSE_TIME = 2.0
 
-EngineFactory = Callable[[Callable[[], None]], Engine]
+EngineFactory = Callable[[Callable[[], None], str | None], Engine]
 NewWebSocket = Callable[[], "WebSocketServer"]
 
 
@@ -60,6 +60,7 @@ class Server:
     ) -> None:
         self.counters = counters
         self.users = users
+        self.anonymous = behaviour.anonymous
         self.connections: dict[SocketConnection, None] = {}
         self.new_engine = new_engine
         self.behaviour = behaviour

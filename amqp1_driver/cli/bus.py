@@ -19,7 +19,8 @@ import signal
 import sys
 from typing import Any
 
-from amqp1_driver.bus import MODES, Bus
+from amqp1_driver.bus import MODES, Bus, Namespace
+from amqp1_driver.bus.namespace import parse_rule, parse_topic
 
 NOTICE = "This bus is for development and tests only: it keeps messages in memory."
 
@@ -36,6 +37,20 @@ def _user(text: str) -> tuple[str, str]:
     if not separator or not name:
         raise argparse.ArgumentTypeError("a user is NAME:PASSWORD")
     return name, password
+
+
+def _rule(text: str) -> Any:
+    try:
+        return parse_rule(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def _topic(text: str) -> Any:
+    try:
+        return parse_topic(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
 
 
 def add_parser(subparsers: Any) -> None:
@@ -63,7 +78,39 @@ def add_parser(subparsers: Any) -> None:
         help="broker: messages at which they get it again (default: 3/4 of it)")  # fmt: skip
     add("--idle-timeout", type=float, default=16.0, metavar="S",
         help="seconds of silence after which a peer is given up (default: 16)")  # fmt: skip
+    _add_namespace(parser)
     add("--trace", action="store_true", help="write every frame to standard error")
+
+
+def _add_namespace(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("--mode servicebus").add_argument
+    add("--queue", action="append", default=[], metavar="NAME",
+        help="a queue that exists; no entity comes into being by its use")  # fmt: skip
+    add("--topic", type=_topic, action="append", default=[], metavar="NAME[:SUB,SUB]",
+        help="a topic with its subscriptions")  # fmt: skip
+    add("--sas-rule", type=_rule, action="append", default=[], metavar="NAME:KEY[:RIGHTS]",
+        help="a rule whose key signs tokens; RIGHTS of Send,Listen,Manage")  # fmt: skip
+    add("--jwt-secret", default=None, metavar="KEY", help="key of JSON Web Tokens (HS256)")
+    add("--lock-duration", type=float, default=60.0, metavar="S",
+        help="seconds for which a delivered message is locked (default: 60)")  # fmt: skip
+    add("--max-delivery-count", type=int, default=10, metavar="N",
+        help="failed deliveries that make a dead letter (default: 10)")  # fmt: skip
+    add("--token-grace", type=float, default=20.0, metavar="S",
+        help="seconds for which a connection may be without a token (default: 20)")  # fmt: skip
+
+
+def _namespace(args: argparse.Namespace) -> Namespace | None:
+    if args.mode != "servicebus":
+        return None
+    return Namespace(
+        queues=tuple(args.queue),
+        topics=dict(args.topic),
+        rules=dict(args.sas_rule),
+        jwt_secret=args.jwt_secret,
+        lock_duration=args.lock_duration,
+        max_delivery_count=args.max_delivery_count,
+        token_grace=args.token_grace,
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,6 +133,7 @@ def run(args: argparse.Namespace) -> int:
             idle_timeout=args.idle_timeout,
             trace=args.trace,
             websocket_port=args.websocket,
+            namespace=_namespace(args),
         ).start()
     except (OSError, ValueError) as exc:
         print(f"amqp1 bus: {exc}", file=sys.stderr)

@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Queues of an embedded Service Bus: peek-lock, dead-lettering; bus thread only.
+
+A message that was delivered unsettled is locked: nobody else gets it until it is settled or the
+lock runs out. The lock outlives the link and the connection ("Message transfers, locks, and
+settlement" of Azure's documentation).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import uuid
+from collections.abc import Callable
+
+from .behaviour import Schedule
+from .counters import Counters
+from .links import Consumer, Outcome, rejected
+from .messages import annotate
+from .primitives import write_long, write_string, write_timestamp
+from .queues import Entry, Limits, Queue
+
+LOST = rejected(
+    "com.microsoft:message-lock-lost",
+    "The lock supplied is invalid. Either the lock expired, or the message has already been "
+    "removed from the queue.",
+)
+_DEAD_LETTER = "com.microsoft:dead-letter"
+_REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+
+
+class Stored(Entry):
+    """A message in a queue; ``enqueued`` in seconds since 1970."""
+
+    __slots__ = ("deferred", "enqueued")
+
+    def __init__(
+        self,
+        queue: LockQueue,
+        data: bytes,
+        arrived: float,
+        expiry: float | None,
+        delivery_count: int,
+        enqueued: float,
+    ) -> None:
+        super().__init__(queue, data, arrived, expiry, delivery_count)
+        self.enqueued = enqueued
+        self.deferred = False
+
+    def encoded(self, now: float, locked_until: float | None = None) -> bytes:
+        """The message with the service's annotations; ``locked_until`` in seconds since 1970."""
+        notes = {
+            "x-opt-sequence-number": write_long(self.order),
+            "x-opt-enqueued-time": write_timestamp(self.enqueued),
+        }
+        if locked_until is not None:
+            notes["x-opt-locked-until"] = write_timestamp(locked_until)
+        return annotate(super().encoded(now), notes, {})
+
+
+class Lock:
+    """One delivery of a message; what a consumer holds. ``token`` is the delivery's tag, too."""
+
+    __slots__ = ("held", "queue", "stored", "token", "until")
+
+    def __init__(self, queue: LockQueue, stored: Stored, until: float) -> None:
+        self.queue = queue
+        self.stored = stored
+        self.token = uuid.uuid4()
+        self.until = until
+        #: Not settled and not expired.
+        self.held = True
+
+    def settle(self, outcome: Outcome) -> None:
+        """The consumer has decided."""
+        self.queue.unlock(self, outcome)
+
+
+class LockQueue(Queue):
+    """``dead_letters`` None: this is a dead-letter queue itself. Times in seconds; ``clock`` is
+    the bus's, ``wall`` counts from 1970."""
+
+    def __init__(
+        self,
+        name: str,
+        counters: Counters,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        on_wait: Callable[[Queue, float], None],
+        call_at: Schedule,
+        *,
+        lock_duration: float,
+        max_delivery_count: int,
+        dead_letters: LockQueue | None,
+    ) -> None:
+        super().__init__(name, Limits(), counters, clock, lambda: None, on_wait)
+        self.dead_letters = dead_letters
+        self.lock_duration = lock_duration
+        self._max_delivery_count = max_delivery_count
+        self._wall = wall
+        self._call_at = call_at
+        self._serial = itertools.count()
+        #: By time of expiry; a renewed lock is in it twice.
+        self._locks: list[tuple[float, int, Lock]] = []
+        self._armed: float | None = None
+        self._by_token: dict[uuid.UUID, Lock] = {}
+
+    def store(self, data: bytes, expiry: float | None, delivery_count: int = 0) -> None:
+        """Append a message and deliver what can be."""
+        now = self._clock()
+        self.enqueue(Stored(self, data, now, expiry, delivery_count, self._wall()), None)
+        self.dispatch()
+
+    def _deliver(self, entry: Entry, consumer: Consumer, now: float) -> None:
+        assert isinstance(entry, Stored)
+        if consumer.presettled:
+            consumer.send(entry.encoded(now), None)
+            self._left(entry)
+            return
+        self._acquired += 1
+        lock = Lock(self, entry, now + self.lock_duration)
+        self._watch(lock)
+        self._by_token[lock.token] = lock
+        data = entry.encoded(now, self._wall() + self.lock_duration)
+        consumer.send(data, lock, lock.token.bytes_le)
+
+    # -- locks ---------------------------------------------------------------
+
+    def find(self, token: uuid.UUID) -> Lock | None:
+        """The lock with this token, if it is held."""
+        return self._by_token.get(token)
+
+    def renew(self, lock: Lock) -> float:
+        """Hold a lock anew; returns until when, in seconds since 1970."""
+        lock.until = self._clock() + self.lock_duration
+        self._watch(lock)
+        return self._wall() + self.lock_duration
+
+    def _watch(self, lock: Lock) -> None:
+        locks = self._locks
+        while locks and not locks[0][2].held:
+            heapq.heappop(locks)
+        heapq.heappush(locks, (lock.until, next(self._serial), lock))
+        self._arm()
+
+    def _arm(self) -> None:
+        due = self._locks[0][0] if self._locks else None
+        if due is not None and (self._armed is None or due < self._armed):
+            self._armed = due
+            self._call_at(due, lambda: self._expire(due))
+
+    def _expire(self, due: float) -> None:
+        if self._armed != due:
+            return
+        self._armed = None
+        now = self._clock()
+        while self._locks and self._locks[0][0] <= now:
+            lock = heapq.heappop(self._locks)[2]
+            if lock.held and lock.until <= now:
+                self._release(lock)
+                self._failed(lock.stored)
+        self._arm()
+        self.dispatch()
+
+    def _release(self, lock: Lock) -> None:
+        lock.held = False
+        del self._by_token[lock.token]
+        self._acquired -= 1
+
+    # -- outcomes ------------------------------------------------------------
+
+    def unlock(self, lock: Lock, outcome: Outcome) -> None:
+        """Complete, dead-letter, defer or abandon; without the lock nothing happens."""
+        if not lock.held:
+            return
+        self._release(lock)
+        stored = lock.stored
+        if outcome.name == "accepted":
+            self._left(stored)
+        elif outcome.name == "rejected" and self.dead_letters is not None:
+            self._bury(stored, *_why(outcome))
+        elif outcome.name == "modified" and outcome.undeliverable:
+            # It waits for somebody to ask for it by its number, which nobody can do here.
+            stored.deferred = True
+            self._acquired += 1
+        elif outcome.name in ("rejected", "modified"):
+            self._failed(stored)
+        else:
+            self._again(stored)
+
+    def _failed(self, stored: Stored) -> None:
+        """A delivery has failed: the message comes again, or never."""
+        stored.delivery_count += 1
+        if self.dead_letters is not None and stored.delivery_count >= self._max_delivery_count:
+            count = self._max_delivery_count
+            what = f"Message could not be consumed after {count} delivery attempts."
+            self._bury(stored, "MaxDeliveryCountExceeded", what)
+        else:
+            self._again(stored)
+
+    def _again(self, stored: Stored) -> None:
+        stored.redelivered = True
+        self._counters.requeued += 1
+        self._put_back(stored)
+
+    def _bury(self, stored: Stored, reason: str, description: str) -> None:
+        assert self.dead_letters is not None
+        self._counters.dead_lettered += 1
+        self._left(stored)
+        properties = {_REASON: reason, _DESCRIPTION: description}
+        notes = {"x-opt-deadletter-source": write_string(self.name)}
+        data = annotate(stored.data, notes, {k: v for k, v in properties.items() if v})
+        self.dead_letters.store(data, None, stored.delivery_count)
+
+
+def _why(outcome: Outcome) -> tuple[str, str]:
+    """Reason and description out of the error of REJECTED; "" where there is none."""
+    condition = outcome.condition
+    if condition is None:
+        return "", ""
+    info = condition.info if isinstance(condition.info, dict) else {}
+    texts = {str(key): str(value) for key, value in info.items() if value is not None}
+    name = "" if condition.name == _DEAD_LETTER else str(condition.name)
+    return texts.get(_REASON, name), texts.get(_DESCRIPTION, condition.description or "")

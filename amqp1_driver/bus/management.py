@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``ENTITY/$management`` of an embedded Service Bus: locks of messages; bus thread only.
+
+After Azure's "AMQP 1.0 in Azure Service Bus: request-response-based operations"; of those only
+renew-lock and update-disposition are here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from proton import Message, int32, timestamp
+
+from .endpoints import Endpoints
+from .links import ACCEPTED, DELIVERY_FAILED, Outcome, rejected
+from .locks import LOST, Lock, LockQueue
+from .tracking import tracked
+
+_VENDOR = "com.microsoft:"
+
+
+class _Failed(Exception):
+    def __init__(self, status: int, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.condition = condition
+
+
+class ManagementNode:
+    """Answers requests about one queue or subscription."""
+
+    def __init__(self, queue: LockQueue) -> None:
+        self._queue = queue
+        self._operations = {
+            _VENDOR + "renew-lock": self._renew,
+            _VENDOR + "update-disposition": self._settle,
+        }
+
+    def answer(self, endpoints: Endpoints, request: Message) -> Message:
+        """Do what the application property ``operation`` says."""
+        operation = (request.properties or {}).get("operation")
+        reply = Message(body={})
+        try:
+            work = self._operations.get(str(operation))
+            if work is None:
+                what = f"The operation {operation!r} is not implemented here."
+                raise _Failed(501, "amqp:not-implemented", what)
+            reply.body = work(request.body if isinstance(request.body, dict) else {})
+            reply.properties = {"statusCode": int32(200), "statusDescription": "OK"}
+        except _Failed as exc:
+            reply.properties = {
+                "statusCode": int32(exc.status),
+                "statusDescription": tracked(str(exc)),
+                "errorCondition": exc.condition,
+            }
+        return reply
+
+    def _locks(self, body: dict[Any, Any]) -> list[Lock]:
+        """The locks that a request names: all of them must be held."""
+        tokens = body.get("lock-tokens")
+        values = list(getattr(tokens, "elements", tokens) or ())
+        locks = [self._queue.find(t) if isinstance(t, uuid.UUID) else None for t in values]
+        held = [lock for lock in locks if lock is not None]
+        if not values or len(held) < len(values):
+            raise _Failed(410, str(LOST.condition.name), str(LOST.condition.description))
+        return held
+
+    def _renew(self, body: dict[Any, Any]) -> dict[str, Any]:
+        until = [self._queue.renew(lock) for lock in self._locks(body)]
+        return {"expirations": [timestamp(int(seconds * 1000)) for seconds in until]}
+
+    def _settle(self, body: dict[Any, Any]) -> dict[str, Any]:
+        outcome = _outcome(body)
+        for lock in self._locks(body):
+            lock.settle(outcome)
+        self._queue.dispatch()
+        return {}
+
+
+def _outcome(body: dict[Any, Any]) -> Outcome:
+    status = body.get("disposition-status")
+    if status == "completed":
+        return ACCEPTED
+    if status == "abandoned":
+        return DELIVERY_FAILED
+    if status == "suspended":
+        outcome = rejected(_VENDOR + "dead-letter", str(body.get("deadletter-description") or ""))
+        outcome.condition.info = {"DeadLetterReason": body.get("deadletter-reason")}
+        return outcome
+    raise _Failed(400, "amqp:not-allowed", f"The status {status!r} is not implemented here.")

@@ -1,0 +1,279 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Behaviour of an embedded Azure Service Bus; lives on the bus thread.
+
+After Azure's "AMQP 1.0 protocol guide" and what Microsoft's SDK expects. Entities are those of the
+namespace; links need a token for theirs, put at ``$cbs``, or SASL PLAIN with a rule and its key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from .behaviour import Behaviour
+from .cbs import Claims, ClaimsNode
+from .counters import Counters
+from .endpoints import Endpoints
+from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
+from .links import rejected as reject
+from .locks import LOST, Lock, LockQueue
+from .management import ManagementNode
+from .messages import read_header
+from .namespace import Namespace
+from .primitives import Malformed
+from .queues import Queue
+from .requests import RequestNode
+from .sas import LISTEN, SEND, resource
+from .tracking import tracked
+
+CBS = "$cbs"
+_MANAGEMENT = "/$management"
+_DEAD_LETTERS = "/$deadletterqueue"
+
+
+class ServiceBus(Behaviour):
+    """``node`` of a producer is its list of queues or a RequestNode, of a consumer its queue or a
+    RequestNode; ``context`` of a connection is its :class:`Claims`."""
+
+    mode = "servicebus"
+    #: The service's Open has neither properties nor capabilities.
+    product = None
+    max_frame = 65536
+    anonymous = ("MSSBCBS", "ANONYMOUS")
+
+    def __init__(
+        self,
+        counters: Counters,
+        namespace: Namespace,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(counters, clock)
+        self.max_message_size = namespace.max_message_size
+        self._namespace = namespace
+        self._wall = wall
+        self._rules = namespace.known_rules
+        self._queues: dict[str, LockQueue] = {}
+        self._topics: dict[str, list[LockQueue]] = {}
+        self._timers: dict[Queue, float] = {}
+        for name in namespace.queues:
+            self._add(name)
+        for name, subscriptions in namespace.topics.items():
+            queues = [self._add(f"{name}/subscriptions/{s}") for s in subscriptions]
+            self._topics[name.lower()] = queues
+        claims = ClaimsNode(
+            namespace, self._known, self._check_links, self._call_later, clock, wall
+        )
+        self._requests = {CBS: RequestNode(CBS, claims.answer)}
+        for path, queue in self._queues.items():
+            node = RequestNode(path + _MANAGEMENT, ManagementNode(queue).answer)
+            self._requests[node.name] = node
+
+    def _add(self, name: str) -> LockQueue:
+        """Create a queue or subscription with its dead-letter queue."""
+        dead = self._queue(f"{name}/$DeadLetterQueue", None)
+        return self._queue(name, dead)
+
+    def _queue(self, name: str, dead_letters: LockQueue | None) -> LockQueue:
+        queue = self._queues[name.lower()] = LockQueue(
+            name,
+            self.counters,
+            self.clock,
+            self._wall,
+            self._watch,
+            self._call_later,
+            lock_duration=self._namespace.lock_duration,
+            max_delivery_count=self._namespace.max_delivery_count,
+            dead_letters=dead_letters,
+        )
+        return queue
+
+    def _call_later(self, when: float, function: Callable[[], None]) -> None:
+        # The server sets call_at only when it takes the behaviour over.
+        self.call_at(when, function)
+
+    def _known(self, path: str) -> bool:
+        return path in self._queues or path in self._topics or path in self._requests
+
+    # -- connections and their claims ------------------------------------------
+
+    def opened(self, endpoints: Endpoints) -> None:
+        """Without a name a connection has a while to put its first token."""
+        rule = self._rules.get(endpoints.user or "")
+        claims = endpoints.context = Claims(rule.rights if rule is not None else frozenset())
+        if claims.nobody:
+            due = self.clock() + self._namespace.token_grace
+            self.call_at(due, lambda: self._shut_out(endpoints))
+
+    def _shut_out(self, endpoints: Endpoints) -> None:
+        if endpoints.context.nobody and endpoints.close is not None:
+            grace = self._namespace.token_grace
+            what = f"Unauthorized access. No token was put within {grace:g} seconds."
+            endpoints.close("amqp:unauthorized-access", tracked(what))
+
+    def _check_links(self, endpoints: Endpoints) -> None:
+        """A token has expired: drop the links that were there by it alone."""
+        for link in endpoints.links:
+            path = _path(link)
+            if path != CBS and not endpoints.context.allow(path, _right(link)):
+                link.detach(self._namespace.expired_condition, _unauthorized(link))
+
+    def _admit(self, link: Link) -> str:
+        """Path of the entity of a new link; raises Refused."""
+        path = _path(link)
+        if path != CBS and not link.endpoints.context.allow(path, _right(link)):
+            raise Refused("amqp:unauthorized-access", _unauthorized(link))
+        return path
+
+    # -- links ---------------------------------------------------------------
+
+    def allowance(self, producer: Producer) -> int:
+        """A window of 250."""
+        return CREDIT - producer.held
+
+    def new_address(self, link_name: str) -> str:
+        """There are no dynamic nodes: :meth:`consumer_attached` refuses."""
+        return ""
+
+    def producer_attached(self, producer: Producer) -> None:
+        """To a queue, a topic or a node that answers requests."""
+        if producer.address is None:
+            raise Refused("amqp:not-allowed", tracked("The target has no address."))
+        path = self._admit(producer)
+        if path in self._requests:
+            producer.node = self._requests[path]
+        elif path in self._topics:
+            producer.node = self._topics[path]
+        elif path in self._queues and not _receive_only(path):
+            producer.node = [self._queues[path]]
+        elif path in self._queues:
+            raise Refused("amqp:not-allowed", tracked(f"Nothing can be sent to {path}."))
+        else:
+            raise _missing(producer)
+
+    def producer_detached(self, producer: Producer) -> None:
+        """What was accepted stays."""
+
+    def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
+        """From a queue, a subscription or a node that answers requests."""
+        if dynamic:
+            raise Refused("amqp:not-implemented", tracked("Dynamic sources are not supported."))
+        path = self._admit(consumer)
+        if path in self._requests:
+            consumer.node = self._requests[path]
+            self._requests[path].attach(consumer)
+        elif path in self._queues:
+            consumer.node = self._queues[path]
+            self._queues[path].consumers.append(consumer)
+        elif path in self._topics:
+            raise Refused("amqp:not-allowed", tracked(f"{path} is a topic: read a subscription."))
+        else:
+            raise _missing(consumer)
+
+    def consumer_detached(self, consumer: Consumer) -> None:
+        """Locks outlive the link."""
+        node = consumer.node
+        consumer.unsettled.clear()
+        if isinstance(node, RequestNode):
+            node.detach(consumer)
+        else:
+            node.consumers.remove(consumer)
+
+    # -- messages ------------------------------------------------------------
+
+    def transferred(self, transfer: Transfer) -> None:
+        """A request is answered; a message is stored, in each subscription of a topic."""
+        node = transfer.producer.node
+        if isinstance(node, RequestNode):
+            node.request(transfer)
+            return
+        size = len(transfer.data)
+        if size > self.max_message_size:
+            what = f"The message has {size} bytes, {self.max_message_size} are allowed."
+            transfer.settle(reject("amqp:link:message-size-exceeded", tracked(what)))
+            return
+        try:
+            header = read_header(transfer.data)
+        except Malformed as exc:
+            transfer.settle(reject("amqp:decode-error", str(exc)))
+            return
+        expiry = self.clock() + header.ttl_ms / 1000 if header.ttl_ms else None
+        transfer.settle(ACCEPTED)
+        for queue in node:
+            queue.store(transfer.data, expiry)
+
+    def flow(self, consumer: Consumer) -> None:
+        """Deliver what waited for this credit."""
+        node = consumer.node
+        if isinstance(node, RequestNode):
+            node.flow(consumer)
+        else:
+            node.dispatch()
+
+    def verdict(self, item: Item, outcome: Outcome) -> Outcome:
+        """A message whose lock is lost cannot be settled any more."""
+        return LOST if isinstance(item, Lock) and not item.held else outcome
+
+    def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
+        """The queue decides what becomes of the message; then the next one may go."""
+        item.settle(outcome)
+        self.flow(consumer)
+
+    def _watch(self, queue: Queue, expiry: float) -> None:
+        """Have expired messages dropped in time even if nobody reads the queue."""
+        due = self._timers.get(queue)
+        if due is None or expiry < due:
+            self._timers[queue] = expiry
+            self.call_at(expiry, lambda: self._sweep(queue, expiry))
+
+    def _sweep(self, queue: Queue, due: float) -> None:
+        if self._timers.get(queue) == due:
+            del self._timers[queue]
+            upcoming = queue.sweep()
+            if upcoming is not None:
+                self._watch(queue, upcoming)
+
+    def depth(self, address: str) -> int:
+        """Messages held by a queue, a subscription, a dead-letter queue or all of a topic."""
+        path = resource(address).path
+        if path in self._topics:
+            return sum(queue.depth for queue in self._topics[path])
+        return self._queues[path].depth if path in self._queues else 0
+
+
+def _path(link: Link) -> str:
+    return resource(link.address or "").path
+
+
+def _receive_only(path: str) -> bool:
+    return path.endswith(_DEAD_LETTERS) or "/subscriptions/" in path
+
+
+def _right(link: Link) -> str:
+    """Requests to $management are about messages that one may read."""
+    if isinstance(link, Producer) and not _path(link).endswith(_MANAGEMENT):
+        return SEND
+    return LISTEN
+
+
+def _unauthorized(link: Link) -> str:
+    return tracked(
+        f"Unauthorized access. '{_right(link)}' claim(s) are required to perform this operation. "
+        f"Resource: '{link.address}'."
+    )
+
+
+def _missing(link: Link) -> Refused:
+    what = f"The messaging entity '{link.address}' could not be found."
+    return Refused("amqp:not-found", tracked(what))
