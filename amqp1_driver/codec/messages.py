@@ -133,18 +133,29 @@ class Template:
         return _pack_properties(_LIST32, len(fields) + 4, count) + fields
 
 
-def _reply_properties(address: str, correlation_id: bytes, gzip: bool) -> bytes:
+def _reply_properties(
+    address: str, correlation_id: bytes, gzip: bool, group: str | None = None
+) -> bytes:
     # null message-id and user-id, to, null subject and reply-to, correlation-id
     to = address.encode()
     to = _STR8[len(to)] + to if len(to) < 256 else variable(0xA1, to)
     fields = b"\x40\x40" + to + b"\x40\x40" + correlation_id
     if gzip:
         fields += NULL + _GZIP
-    return _pack_properties(_LIST32, len(fields) + 4, 8 if gzip else 6) + fields
+    count = 8 if gzip else 6
+    if group is not None:
+        fields += NULL * (10 - count) + text(group)
+        count = 11
+    return _pack_properties(_LIST32, len(fields) + 4, count) + fields
 
 
 def encode_reply(
-    address: str, correlation_id: bytes, body: bytes, ttl_ms: int = 0, gzip: bool = False
+    address: str,
+    correlation_id: bytes,
+    body: bytes,
+    ttl_ms: int = 0,
+    gzip: bool = False,
+    group: str | None = None,
 ) -> bytes:
     """A reply to the request whose encoded message-id was ``correlation_id``.
 
@@ -152,19 +163,22 @@ def encode_reply(
     :param correlation_id: ``Message.message_id_raw`` of the request, so that it goes back
         with the very type and width it came with.
     :param body, ttl_ms, gzip: as for ``Template.request``.
+    :param group: group-id, where replies to many are in one node.
     """
     size = len(body)
     prefix = _STRING8[size] if size < 256 and not gzip else _body_prefix(size, gzip)
-    properties = _reply_properties(address, correlation_id, gzip)
+    properties = _reply_properties(address, correlation_id, gzip, group)
     return b"".join((_header(False, ttl_ms) if ttl_ms else b"", properties, prefix, body))
 
 
-def encode_heartbeat(address: str, correlation_id: bytes, ttl_ms: int) -> bytes:
+def encode_heartbeat(
+    address: str, correlation_id: bytes, ttl_ms: int, group: str | None = None
+) -> bytes:
     """A sign of life for the caller of a long call: a reply whose body is null.
 
     The null is explicit: brokers end the session on a message without a body section.
     """
-    properties = _reply_properties(address, correlation_id, False)
+    properties = _reply_properties(address, correlation_id, False, group)
     return _header(False, ttl_ms) + properties + _NULL_BODY
 
 

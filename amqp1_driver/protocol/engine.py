@@ -53,6 +53,8 @@ except ImportError:  # pragma: no cover - another proton than those known
 
 LOG = logging.getLogger(__name__)
 
+_SESSION_FILTER = "com.microsoft:session-filter"
+
 
 class EngineHandler(Protocol):
     """What an :class:`Engine` tells of the connection itself."""
@@ -239,8 +241,13 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     def receiver(self, session: EngineSession, name: str, source: str | None,
                  handler: ReceiverHandler, *, settled: bool = False,
                  capability: str | None = None, target: str = "",
-                 paired: bool = False) -> EngineReceiver:
-        """Attach a receiving link; source None asks for a dynamic node (3.5.3)."""
+                 paired: bool = False,
+                 group: str | None = None) -> EngineReceiver:
+        """Attach a receiving link; source None asks for a dynamic node (3.5.3).
+
+        :param group: only messages with this group-id, and none of them to others (a session
+            of Azure Service Bus)
+        """
         pn_link = session._pn_session.receiver(name)
         link = EngineReceiver(self._connection, pn_link)
         self._connection._receiver_links[name] = link
@@ -250,6 +257,8 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
                                         proton.symbol(capability))
             pn_link.source.capabilities.put_object(capabilities)
             pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
+        if group is not None:
+            pn_link.source.filter.put_object({proton.symbol(_SESSION_FILTER): group})
         properties = {"snd-settle-mode": "settled"} if settled else {}
         self._attach(session, link, handler, (target or source or "", source), properties, paired)
         return link

@@ -110,6 +110,23 @@ def test_a_reply_may_have_a_time_to_live_and_be_compressed():
     )
 
 
+def test_a_reply_may_have_a_group():
+    assert encode_reply("r", h("53 07"), b"{}", group="g") == h(
+        "00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 67"
+    ) + BODY
+    assert encode_reply("r", h("40"), b"\x1f\x8b", gzip=True, group="g") == h(
+        "00 53 73 d0 00000018 0000000b 40 40 a1 01 72 40 40 40 40 a3 04 677a6970 40 40 a1 01 67"
+        "00 53 77 a0 02 1f8b"
+    )
+
+
+def test_a_heartbeat_may_have_a_group():
+    assert encode_heartbeat("r", h("53 07"), 0, "g") == h(
+        "00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 67"
+        "00 53 77 40"
+    )
+
+
 def test_a_heartbeat_has_an_explicit_null_body():
     header = h("00 53 70 c0 08 03 40 40 70 000001f4")
     assert encode_heartbeat("r", h("53 07"), 500) == header + REPLY_PROPERTIES + h("00 53 77 40")
