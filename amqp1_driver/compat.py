@@ -53,6 +53,7 @@ __all__ = [
     "check_proton",
     "deserialize_msg",
     "deserialize_remote_exception",
+    "listener_of",
     "only_submits",
     "serialize_remote_exception",
     "upstream_groups",
@@ -139,3 +140,12 @@ def only_submits(callback: Any) -> bool:
         and getattr(callback, "__func__", None) is MessageHandlingServer._on_incoming
         and getattr(server, "executor_type", None) == "threading"
     )
+
+
+def listener_of(server: Any) -> Any:
+    """The listener of a server that was started, None before that.
+
+    :param server: what ``get_rpc_server`` or ``get_notification_listener`` have returned;
+        anything else is returned as it is
+    """
+    return server.listener if isinstance(server, MessageHandlingServer) else server

@@ -85,10 +85,25 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         self.queue.divert(lambda delivery: self._hand_over(delivery, callback),
                           self._revive_soon)
 
+    def control(self, fn: Callable[[Subscription, Callable[[bool], object]], object],
+                timeout: float) -> bool:
+        """Have the I/O thread call ``fn(subscription, done)``, and wait for ``done``.
+
+        :param timeout: seconds
+        :returns: what ``done`` was called with; False if it was not in time
+        :raises Closed: the listener was stopped
+        """
+        subscription = self.subscription
+        if subscription is None or self.queue.stopped:
+            raise exceptions.Closed("the listener was stopped")
+        return self.client.ask(lambda done: fn(subscription, done), timeout)
+
     def stop(self) -> None:
         """No new messages; the poller goes on until what has come is worked off.
 
-        What has come is handed over, without a poller, when this returns.
+        What was on its way comes first: the bus confirms that there is no more, or is not
+        waited for any longer.  What has come is handed over, without a poller, when this
+        returns.
         """
         if self.subscription is not None:
             self.client.stop_subscription(self.subscription)
@@ -126,8 +141,11 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         """Subscribe anew if the I/O thread has died: a server must not stay deaf."""
         if not self.client.dead or self.queue.stopped or self.subscription is None:
             return
+        before = self.subscription
         try:
             self.client, self.subscription = self._subscribe(self.queue)
+            self.client.ask(lambda done: done(self.subscription is not None
+                                              and self.subscription.resemble(before)))
         except exceptions.AmqpError as error:
             LOG.error("A subscription was lost with its I/O thread and can't be had again: %s",
                       error)
@@ -199,7 +217,8 @@ class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
 
     def __init__(self, listener: Listener, batch_size: int, batch_timeout: float | None) -> None:
         super().__init__(listener, batch_size, batch_timeout)
-        self._listener = listener
+        #: where messages come in
+        self.listener = listener
         self._direct = False
 
     def start(self, on_incoming_callback: Callable[[list[Incoming]], object]) -> None:
@@ -208,14 +227,14 @@ class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
         self._direct = (self.batch_size or 1) == 1 and compat.only_submits(on_incoming_callback)
         if self._direct:
             compat.Listener.start(self, on_incoming_callback)
-            self._listener.hand_to(on_incoming_callback)
+            self.listener.hand_to(on_incoming_callback)
         else:
             super().start(on_incoming_callback)
 
     def stop(self) -> None:
         """No more messages are handed over when this returns."""
         if self._direct:
-            self._listener.stop()
+            self.listener.stop()
             compat.Listener.stop(self)
         else:
             super().stop()

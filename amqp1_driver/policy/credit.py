@@ -38,17 +38,19 @@ class CreditWindow:
     not added): all of it by :meth:`pause`, what is too much by :meth:`resize`. What the
     sender had sent before it heard of that still comes; such a delivery finds no credit here.
 
-    limit: messages, at least 1. credit, unsettled: messages. stalls: since creation.
+    limit: messages, at least 1. credit, unsettled: messages. received, stalls: counted
+    since creation.
     generation: number of attachments so far; 0 before the first.
     """
 
-    __slots__ = ("attached", "credit", "generation", "limit", "paused", "stalls", "stopped",
-                 "unsettled")
+    __slots__ = ("attached", "credit", "generation", "limit", "paused", "received", "stalls",
+                 "stopped", "unsettled")
 
     def __init__(self, limit: int) -> None:
         self.limit = _checked(limit)
         self.credit = 0
         self.unsettled = 0
+        self.received = 0
         self.stalls = 0
         self.generation = 0
         self.attached = False
@@ -74,6 +76,7 @@ class CreditWindow:
 
     def on_delivery(self) -> bool:
         """A delivery came. Returns True when it took the last credit: a stall."""
+        self.received += 1
         self.unsettled += 1
         if self.credit == 0:  # a sender that ignores credit is not our stall
             return False

@@ -49,13 +49,19 @@ class Subscription:
         self.last_error: BaseException | None = None
         self._on_ready = on_ready
         self._on_error = on_error
-        self._stalls = 0
+        self._stalls = self._received = 0
         self.paused = False
 
     @property
     def stalls(self) -> int:
         """Credit stalls of all links so far."""
         return self._stalls + sum(r.window.stalls for r in self.receivers)
+
+    def counters(self) -> dict[str, int]:
+        """By name, since the subscription was made."""
+        return {"stalls": self.stalls,
+                "received": self._received + sum(r.window.received for r in self.receivers),
+                "unsettled": sum(r.window.unsettled for r in self.receivers)}
 
     @property
     def backlog(self) -> int | None:
@@ -74,16 +80,26 @@ class Subscription:
         self.paused = True
         self._all([receiver.pause for receiver in self.receivers], done)
 
-    def resume(self) -> None:
+    def resume(self, done: Answered = bool) -> None:
+        """Messages again."""
         self.paused = False
         for receiver in self.receivers:
             receiver.resume()
+        done(True)
 
-    def resize(self, credit: int) -> None:
+    def resize(self, credit: int, done: Answered = bool) -> None:
         """Another credit for each link."""
         self.credit = credit
         for receiver in self.receivers:
             receiver.resize(credit)
+        done(True)
+
+    def resemble(self, other: "Subscription") -> bool:
+        """The same as to what was asked of another, whose I/O thread has died."""
+        if other.paused:
+            self.pause(bool)
+        self.resize(other.credit)
+        return True
 
     def ask(self, done: Answered) -> None:
         """Have the bus say how much it has, see :attr:`backlog`."""
@@ -135,4 +151,5 @@ class Subscription:
 
     def _drop(self) -> None:
         self._stalls = self.stalls
+        self._received += sum(r.window.received for r in self.receivers)
         self.receivers = []
