@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import uuid
 from collections.abc import Callable
 
@@ -132,8 +133,11 @@ class LockQueue(Queue):
         lock = Lock(self, entry, now + self.lock_duration)
         self._watch(lock)
         self._by_token[lock.token] = lock
-        data = entry.encoded(now, self._wall() + self.lock_duration)
-        consumer.send(data, lock, lock.token.bytes_le)
+        consumer.send(entry.encoded(now, self.shown()), lock, lock.token.bytes_le)
+
+    def shown(self) -> float:
+        """End of a lock that begins now, as its receiver is told: in seconds since 1970."""
+        return self._wall() + self.lock_duration
 
     # -- locks ---------------------------------------------------------------
 
@@ -145,9 +149,11 @@ class LockQueue(Queue):
         """Hold a lock anew; returns until when, in seconds since 1970."""
         lock.until = self._clock() + self.lock_duration
         self._watch(lock)
-        return self._wall() + self.lock_duration
+        return self.shown()
 
     def _watch(self, lock: Lock) -> None:
+        if lock.until == math.inf:
+            return
         locks = self._locks
         while locks and not locks[0][2].held:
             heapq.heappop(locks)

@@ -13,7 +13,7 @@
 """``ENTITY/$management`` of an embedded Service Bus: locks of messages; bus thread only.
 
 After Azure's "AMQP 1.0 in Azure Service Bus: request-response-based operations"; of those only
-renew-lock and update-disposition are here.
+renew-lock, renew-session-lock and update-disposition are here.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from proton import Message, int32, timestamp
 from .endpoints import Endpoints
 from .links import ACCEPTED, DELIVERY_FAILED, Outcome, rejected
 from .locks import LOST, Lock, LockQueue
+from .sessions import SessionQueue
 from .tracking import tracked
 
 _VENDOR = "com.microsoft:"
@@ -41,10 +42,11 @@ class _Failed(Exception):
 class ManagementNode:
     """Answers requests about one queue or subscription."""
 
-    def __init__(self, queue: LockQueue) -> None:
+    def __init__(self, queue: LockQueue | SessionQueue) -> None:
         self._queue = queue
         self._operations = {
             _VENDOR + "renew-lock": self._renew,
+            _VENDOR + "renew-session-lock": self._renew_session,
             _VENDOR + "update-disposition": self._settle,
         }
 
@@ -78,14 +80,23 @@ class ManagementNode:
         return held
 
     def _renew(self, body: dict[Any, Any]) -> dict[str, Any]:
-        until = [self._queue.renew(lock) for lock in self._locks(body)]
+        until = [lock.queue.renew(lock) for lock in self._locks(body)]
         return {"expirations": [timestamp(int(seconds * 1000)) for seconds in until]}
+
+    def _renew_session(self, body: dict[Any, Any]) -> dict[str, Any]:
+        until = None
+        if isinstance(self._queue, SessionQueue):
+            until = self._queue.renew_session(str(body.get("session-id")))
+        if until is None:
+            what = "The session lock has expired on the session. Accept a new session."
+            raise _Failed(410, _VENDOR + "session-lock-lost", what)
+        return {"expiration": timestamp(int(until * 1000))}
 
     def _settle(self, body: dict[Any, Any]) -> dict[str, Any]:
         outcome = _outcome(body)
         for lock in self._locks(body):
             lock.settle(outcome)
-        self._queue.dispatch()
+            lock.queue.dispatch()
         return {}
 
 

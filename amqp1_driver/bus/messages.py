@@ -51,7 +51,7 @@ _TEXTS = (0xA1, 0xA3, 0xB1, 0xB3)
 #: Fields of the header: durable, priority, ttl, first-acquirer, delivery-count (3.2.1).
 _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 2, 3, 4
 #: Fields of the properties: message-id, user-id, to, … (3.2.4).
-_TO = 2
+_TO, _GROUP_ID = 2, 10
 
 
 class Header(NamedTuple):
@@ -103,16 +103,25 @@ def rewrite_header(
 
 def read_to(data: bytes) -> str | None:
     """Return the ``to`` property, ``None`` if there is none; raises :class:`Malformed`."""
+    return _read_property(data, _TO)
+
+
+def read_group_id(data: bytes) -> str | None:
+    """Return the ``group-id`` property: the session of a message on Service Bus."""
+    return _read_property(data, _GROUP_ID)
+
+
+def _read_property(data: bytes, field: int) -> str | None:
     at = 0
     while at < len(data):
         code, value = read_descriptor(data, at)
         if code == PROPERTIES:
             fields, _ = read_list(data, value)
-            raw = read_bytes(fields[_TO]) if len(fields) > _TO else None
+            raw = read_bytes(fields[field]) if len(fields) > field else None
             try:
                 return raw.decode() if raw else None
             except UnicodeDecodeError as exc:
-                raise Malformed("the address in 'to' is not UTF-8") from exc
+                raise Malformed("a property is not UTF-8") from exc
         if code not in (HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
             return None
         at = value_end(data, value)

@@ -24,12 +24,14 @@ from .sas import ALL_RIGHTS, Rule
 class Namespace:
     """Entities must be named here: none comes into being by its use. Immutable, any thread.
 
-    ``queues``: names; ``topics``: name -> names of its subscriptions; ``rules``: name -> key, or
-    :class:`Rule` for less than all rights; ``jwt_secret``: key of JSON Web Tokens (HS256), None =
+    ``queues``: names; ``session_queues``: names of queues that require sessions; ``topics``:
+    name -> names of its subscriptions; ``rules``: name -> key, or :class:`Rule` for less than all
+    rights; ``jwt_secret``: key of JSON Web Tokens (HS256), None =
     none is accepted. Times in seconds; sizes in bytes.
     """
 
     queues: Sequence[str] = ()
+    session_queues: Sequence[str] = ()
     topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rules: Mapping[str, str | Rule] = field(default_factory=dict)
     jwt_secret: str | None = None

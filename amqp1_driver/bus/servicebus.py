@@ -25,16 +25,17 @@ from .behaviour import Behaviour
 from .cbs import Claims, ClaimsNode
 from .counters import Counters
 from .endpoints import Endpoints
+from .entities import Entities
 from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
 from .links import rejected as reject
 from .locks import LOST, Lock, LockQueue
 from .management import ManagementNode
-from .messages import read_header
+from .messages import read_group_id, read_header
 from .namespace import Namespace
 from .primitives import Malformed
-from .queues import Queue
 from .requests import RequestNode
 from .sas import LISTEN, SEND, resource
+from .sessions import Session, SessionQueue
 from .tracking import tracked
 
 CBS = "$cbs"
@@ -62,42 +63,16 @@ class ServiceBus(Behaviour):
         super().__init__(counters, clock)
         self.max_message_size = namespace.max_message_size
         self._namespace = namespace
-        self._wall = wall
         self._rules = namespace.known_rules
-        self._queues: dict[str, LockQueue] = {}
-        self._topics: dict[str, list[LockQueue]] = {}
-        self._timers: dict[Queue, float] = {}
-        for name in namespace.queues:
-            self._add(name)
-        for name, subscriptions in namespace.topics.items():
-            queues = [self._add(f"{name}/subscriptions/{s}") for s in subscriptions]
-            self._topics[name.lower()] = queues
-        claims = ClaimsNode(
-            namespace, self._known, self._check_links, self._call_later, clock, wall
-        )
+        later = self._call_later
+        self._entities = Entities(namespace, counters, clock, wall, later)
+        self._queues = self._entities.queues
+        self._topics = self._entities.topics
+        claims = ClaimsNode(namespace, self._known, self._check_links, later, clock, wall)
         self._requests = {CBS: RequestNode(CBS, claims.answer)}
         for path, queue in self._queues.items():
             node = RequestNode(path + _MANAGEMENT, ManagementNode(queue).answer)
             self._requests[node.name] = node
-
-    def _add(self, name: str) -> LockQueue:
-        """Create a queue or subscription with its dead-letter queue."""
-        dead = self._queue(f"{name}/$DeadLetterQueue", None)
-        return self._queue(name, dead)
-
-    def _queue(self, name: str, dead_letters: LockQueue | None) -> LockQueue:
-        queue = self._queues[name.lower()] = LockQueue(
-            name,
-            self.counters,
-            self.clock,
-            self._wall,
-            self._watch,
-            self._call_later,
-            lock_duration=self._namespace.lock_duration,
-            max_delivery_count=self._namespace.max_delivery_count,
-            dead_letters=dead_letters,
-        )
-        return queue
 
     def _call_later(self, when: float, function: Callable[[], None]) -> None:
         # The server sets call_at only when it takes the behaviour over.
@@ -174,21 +149,22 @@ class ServiceBus(Behaviour):
             consumer.node = self._requests[path]
             self._requests[path].attach(consumer)
         elif path in self._queues:
-            consumer.node = self._queues[path]
-            self._queues[path].consumers.append(consumer)
+            consumer.node = _take(self._queues[path], consumer)
         elif path in self._topics:
             raise Refused("amqp:not-allowed", tracked(f"{path} is a topic: read a subscription."))
         else:
             raise _missing(consumer)
 
     def consumer_detached(self, consumer: Consumer) -> None:
-        """Locks outlive the link."""
+        """Locks of messages outlive the link, those of sessions do not."""
         node = consumer.node
-        consumer.unsettled.clear()
         if isinstance(node, RequestNode):
             node.detach(consumer)
+        elif isinstance(node, Session):
+            node.leave(consumer)
         else:
             node.consumers.remove(consumer)
+        consumer.unsettled.clear()
 
     # -- messages ------------------------------------------------------------
 
@@ -205,13 +181,21 @@ class ServiceBus(Behaviour):
             return
         try:
             header = read_header(transfer.data)
+            session_id = read_group_id(transfer.data)
         except Malformed as exc:
             transfer.settle(reject("amqp:decode-error", str(exc)))
+            return
+        if session_id is None and any(isinstance(queue, SessionQueue) for queue in node):
+            what = "The SessionId was not set on a message, and the entity requires sessions."
+            transfer.settle(reject("amqp:not-allowed", tracked(what)))
             return
         expiry = self.clock() + header.ttl_ms / 1000 if header.ttl_ms else None
         transfer.settle(ACCEPTED)
         for queue in node:
-            queue.store(transfer.data, expiry)
+            if isinstance(queue, SessionQueue):
+                queue.store(session_id or "", transfer.data, expiry)
+            else:
+                queue.store(transfer.data, expiry)
 
     def flow(self, consumer: Consumer) -> None:
         """Deliver what waited for this credit."""
@@ -230,26 +214,18 @@ class ServiceBus(Behaviour):
         item.settle(outcome)
         self.flow(consumer)
 
-    def _watch(self, queue: Queue, expiry: float) -> None:
-        """Have expired messages dropped in time even if nobody reads the queue."""
-        due = self._timers.get(queue)
-        if due is None or expiry < due:
-            self._timers[queue] = expiry
-            self.call_at(expiry, lambda: self._sweep(queue, expiry))
-
-    def _sweep(self, queue: Queue, due: float) -> None:
-        if self._timers.get(queue) == due:
-            del self._timers[queue]
-            upcoming = queue.sweep()
-            if upcoming is not None:
-                self._watch(queue, upcoming)
-
     def depth(self, address: str) -> int:
         """Messages held by a queue, a subscription, a dead-letter queue or all of a topic."""
-        path = resource(address).path
-        if path in self._topics:
-            return sum(queue.depth for queue in self._topics[path])
-        return self._queues[path].depth if path in self._queues else 0
+        return self._entities.depth(address)
+
+
+def _take(queue: LockQueue | SessionQueue, consumer: Consumer) -> LockQueue:
+    """What the consumer will read."""
+    if isinstance(queue, SessionQueue):
+        queue.tidy()
+        return queue.attach(consumer)
+    queue.consumers.append(consumer)
+    return queue
 
 
 def _path(link: Link) -> str:

@@ -86,6 +86,8 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("--mode servicebus").add_argument
     add("--queue", action="append", default=[], metavar="NAME",
         help="a queue that exists; no entity comes into being by its use")  # fmt: skip
+    add("--session-queue", action="append", default=[], metavar="NAME",
+        help="a queue that requires sessions")  # fmt: skip
     add("--topic", type=_topic, action="append", default=[], metavar="NAME[:SUB,SUB]",
         help="a topic with its subscriptions")  # fmt: skip
     add("--sas-rule", type=_rule, action="append", default=[], metavar="NAME:KEY[:RIGHTS]",
@@ -104,6 +106,7 @@ def _namespace(args: argparse.Namespace) -> Namespace | None:
         return None
     return Namespace(
         queues=tuple(args.queue),
+        session_queues=tuple(args.session_queue),
         topics=dict(args.topic),
         rules=dict(args.sas_rule),
         jwt_secret=args.jwt_secret,

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The queues, topics and subscriptions of an embedded Service Bus; bus thread only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .behaviour import Schedule
+from .counters import Counters
+from .locks import LockQueue
+from .namespace import Namespace
+from .queues import Queue
+from .sas import resource
+from .sessions import Session, SessionQueue
+
+Q = TypeVar("Q", bound=LockQueue)
+
+
+class Entities:
+    """``queues``: path in small letters -> queue, subscription or dead-letter queue; ``topics``:
+    name in small letters -> queues of the subscriptions. ``clock`` is the bus's, ``wall`` counts
+    seconds since 1970."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        counters: Counters,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        call_at: Schedule,
+    ) -> None:
+        self.queues: dict[str, LockQueue | SessionQueue] = {}
+        self.topics: dict[str, list[LockQueue]] = {}
+        self._duration = namespace.lock_duration
+        self._max_delivery_count = namespace.max_delivery_count
+        self._counters = counters
+        self._clock = clock
+        self._wall = wall
+        self._call_at = call_at
+        #: Queue -> when its timer for expired messages is due.
+        self._timers: dict[Queue, float] = {}
+        for name in namespace.queues:
+            self._add(name)
+        for name in namespace.session_queues:
+            self._add_sessions(name)
+        for name, subscriptions in namespace.topics.items():
+            queues = [self._add(f"{name}/subscriptions/{s}") for s in subscriptions]
+            self.topics[name.lower()] = queues
+
+    def depth(self, address: str) -> int:
+        """Messages in a queue, a subscription, a dead-letter queue or all of a topic."""
+        path = resource(address).path
+        if path in self.topics:
+            return sum(queue.depth for queue in self.topics[path])
+        return self.queues[path].depth if path in self.queues else 0
+
+    # -- making them -----------------------------------------------------------
+
+    def _add(self, name: str) -> LockQueue:
+        """A queue or subscription, with its dead-letter queue."""
+        dead = self._add_dead(name)
+        queue = self._new(LockQueue, name, lock_duration=self._duration, dead_letters=dead)
+        self.queues[name.lower()] = queue
+        return queue
+
+    def _add_sessions(self, name: str) -> None:
+        dead = self._add_dead(name)
+
+        def new_session(session_id: str) -> Session:
+            return self._new(Session, name, lock_duration=math.inf, dead_letters=dead)
+
+        self.queues[name.lower()] = SessionQueue(name, self._duration, new_session)
+
+    def _add_dead(self, name: str) -> LockQueue:
+        path = f"{name}/$DeadLetterQueue"
+        queue = self._new(LockQueue, path, lock_duration=self._duration, dead_letters=None)
+        self.queues[path.lower()] = queue
+        return queue
+
+    def _new(self, kind: type[Q], name: str, **options: Any) -> Q:
+        return kind(
+            name,
+            self._counters,
+            self._clock,
+            self._wall,
+            self._watch,
+            self._call_at,
+            max_delivery_count=self._max_delivery_count,
+            **options,
+        )
+
+    # -- messages with a time to live ------------------------------------------
+
+    def _watch(self, queue: Queue, expiry: float) -> None:
+        """Have expired messages dropped in time even if nobody reads the queue."""
+        due = self._timers.get(queue)
+        if due is None or expiry < due:
+            self._timers[queue] = expiry
+            self._call_at(expiry, lambda: self._sweep(queue, expiry))
+
+    def _sweep(self, queue: Queue, due: float) -> None:
+        if self._timers.get(queue) == due:
+            del self._timers[queue]
+            upcoming = queue.sweep()
+            if upcoming is not None:
+                self._watch(queue, upcoming)
