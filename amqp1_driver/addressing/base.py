@@ -124,10 +124,15 @@ Declaration: TypeAlias = Queue | Exchange | Binding | Entity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """An address on the bus, and what must be declared, in this order, before it is used."""
+    """An address on the bus, and what must be declared, in this order, before it is used.
+
+    :param capability: of the terminus: what the node has to be (``queue``, ``topic``) where the
+        bus asks; empty: none.
+    """
 
     address: str
     declare: tuple[Declaration, ...] = ()
+    capability: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,7 @@ class AddressConfig:
         or when the bus itself keeps virtual hosts apart.
     :param default_exchange: the transport's, from ``control_exchange``.
     :param queue_expiry_ms: life of unused queues, in milliseconds.
+    :param durable_casts: casts are marked durable (option ``durable``).
     """
 
     vhost: str | None
@@ -153,6 +159,7 @@ class AddressConfig:
     unicast_address: str
     anycast_address: str
     queue_expiry_ms: int
+    durable_casts: bool = True
 
     @classmethod
     def from_settings(
@@ -173,6 +180,7 @@ class AddressConfig:
             unicast_address=settings.unicast_address,
             anycast_address=settings.anycast_address,
             queue_expiry_ms=round(settings.queue_expiry * 1000),
+            durable_casts="rpc-cast" in settings.durable,
         )
 
     def exchange_of(self, dest: Destination) -> str:

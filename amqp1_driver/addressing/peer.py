@@ -13,7 +13,8 @@
 """Which bus is at the other end, told from its Open frame, and how to treat it.
 
 Pure. What each bus does was observed on running ones (RabbitMQ 4.0 and 4.3, qpidd 1.40,
-qpid-dispatch 1.19, skupper-router 3.4); it announces too little to go by capabilities alone.
+qpid-dispatch 1.19, skupper-router 3.4, Artemis 2.40, Broker-J 9.2); it announces too little to
+go by capabilities alone.
 """
 
 import dataclasses
@@ -21,7 +22,9 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 
+from amqp1_driver.addressing.artemis import ArtemisAddresser
 from amqp1_driver.addressing.base import AddressConfig, Addresser, Node
+from amqp1_driver.addressing.brokerj import BrokerJAddresser
 from amqp1_driver.addressing.legacy import LegacyAddresser
 from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.addressing.routable import RoutableAddresser
@@ -46,6 +49,18 @@ class ReplyKind(enum.Enum):
     TEMPORARY = "temporary"
     EXCLUSIVE = "exclusive"
     SESSION = "session"
+
+
+class DeclareBy(enum.Enum):
+    """How queues and exchanges are declared, where that has to be.
+
+    RABBITMQ, QPID: by the management of the bus over AMQP. ATTACHING: the bus creates what a
+    link asks for.
+    """
+
+    RABBITMQ = "rabbitmq"
+    QPID = "qpid"
+    ATTACHING = "attaching"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,10 +110,14 @@ class Peer:
 class BusProfile:
     """How to treat a bus.
 
-    :param addressing: ``legacy``, ``routable``, ``rabbitmq`` or ``servicebus``.
+    :param addressing: ``legacy``, ``routable``, ``rabbitmq``, ``artemis``, ``brokerj`` or
+        ``servicebus``.
     :param anonymous: all sends go over one link to the anonymous terminus.
     :param anonymous_replies: replies do, so that no link per reply address is needed.
     :param provision: queues and exchanges have to be declared before use.
+    :param declares: how, if so.
+    :param outcomes: a sender has to say which outcomes it understands; else the peer detaches
+        the link for one message that it can't deliver.
     :param session_per_receiver: an error of one link ends its whole session.
     :param own_links: links to single queues can be tried too: one that is refused harms no other.
     :param max_sessions: sessions per connection that the bus allows.
@@ -121,6 +140,8 @@ class BusProfile:
     anonymous_replies: bool = True
     reply: ReplyKind = ReplyKind.DYNAMIC
     provision: bool = False
+    declares: DeclareBy = DeclareBy.RABBITMQ
+    outcomes: bool = False
     session_per_receiver: bool = False
     own_links: bool = False
     max_sessions: int = _CHANNELS
@@ -183,6 +204,35 @@ _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
     # qpidd accepts and drops what goes to an unknown node by the anonymous terminus: right
     # for replies that nobody waits for any more, wrong for everything else.
     "qpid-cpp": (((), BusProfile(name="qpidd", durable=True)),),
+    # It reckons the credit of a common link by the address that was used last: each has its own.
+    "apache-activemq-artemis": (
+        (
+            (),
+            BusProfile(
+                name="ActiveMQ Artemis",
+                addressing="artemis",
+                provision=True,
+                declares=DeclareBy.ATTACHING,
+                pools=True,
+                durable=True,
+            ),
+        ),
+    ),
+    "apache qpid broker-j core": (
+        (
+            (),
+            BusProfile(
+                name="Qpid Broker-J",
+                addressing="brokerj",
+                provision=True,
+                declares=DeclareBy.QPID,
+                outcomes=True,
+                max_sessions=256,
+                pools=True,
+                durable=True,
+            ),
+        ),
+    ),
     "rabbitmq": (
         ((4, 3), _rabbitmq(ReplyKind.VOLATILE, session_per_receiver=False)),
         ((4, 2), _rabbitmq(ReplyKind.VOLATILE, session_per_receiver=True)),
@@ -244,6 +294,10 @@ def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
         return RoutableAddresser(config, profile.name)
     if profile.addressing == "rabbitmq":
         return RabbitmqAddresser(config, profile.name, profile.pools)
+    if profile.addressing == "artemis":
+        return ArtemisAddresser(config, profile.name, profile.pools)
+    if profile.addressing == "brokerj":
+        return BrokerJAddresser(config, profile.name, profile.pools)
     if profile.addressing == "servicebus":
         return ServiceBusAddresser(config)
     raise ValueError(f"unknown syntax of addresses: {profile.addressing}")

@@ -90,6 +90,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     scratch: Any = None
     outgoing: Any = None
     collector: Any = None
+    transport: Any = None
     #: whether the operator has asked for proton's trace
     traced = False
 
@@ -141,6 +142,16 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             if link._pn_link is not None and link._connection is not None:
                 self.path.unlink(self, link)
                 link.destroy()
+
+
+#: what a sender is told by (3.4)
+_OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list",
+             "amqp:modified:list")
+
+
+def _symbols(*names: str) -> proton.Array:
+    """An array, which RabbitMQ wants even of one."""
+    return proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *map(proton.symbol, names))
 
 
 class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
@@ -228,11 +239,20 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         return session
 
     def sender(self, session: EngineSession, name: str, target: str | None, handler: SenderHandler,
-               *, settled: bool = False, source: str = "", paired: bool = False) -> EngineSender:
-        """Attach a sending link; target None is the anonymous terminus."""
+               *, settled: bool = False, source: str = "", paired: bool = False, kind: str = "",
+               outcomes: bool = False) -> EngineSender:
+        """Attach a sending link; target None is the anonymous terminus.
+
+        :param kind: capability that the target has to have
+        :param outcomes: say which outcomes are understood (3.5.3)
+        """
         pn_link = session._pn_session.sender(name)
         link = EngineSender(self._connection, pn_link)
         self._connection._sender_links[name] = link
+        if kind:
+            pn_link.target.capabilities.put_object(_symbols(kind))
+        if outcomes:
+            pn_link.source.outcomes.put_object(_symbols(*_OUTCOMES))
         properties = {"snd-settle-mode": "settled" if settled else "mixed"}
         self._attach(session, link, handler, (target or "", source or target or ""), properties,
                      paired)
@@ -241,10 +261,11 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     def receiver(self, session: EngineSession, name: str, source: str | None,
                  handler: ReceiverHandler, *, settled: bool = False,
                  capability: str | None = None, target: str = "",
-                 paired: bool = False,
+                 paired: bool = False, kind: str = "",
                  group: str | None = None) -> EngineReceiver:
         """Attach a receiving link; source None asks for a dynamic node (3.5.3).
 
+        :param kind: capability that the source has to have
         :param group: only messages with this group-id, and none of them to others (a session
             of Azure Service Bus)
         """
@@ -252,11 +273,10 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         link = EngineReceiver(self._connection, pn_link)
         self._connection._receiver_links[name] = link
         if capability is not None:
-            # RabbitMQ wants an array even of one
-            capabilities = proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL,
-                                        proton.symbol(capability))
-            pn_link.source.capabilities.put_object(capabilities)
+            pn_link.source.capabilities.put_object(_symbols(capability))
             pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
+        elif kind:
+            pn_link.source.capabilities.put_object(_symbols(kind))
         if group is not None:
             pn_link.source.filter.put_object({proton.symbol(_SESSION_FILTER): group})
         properties = {"snd-settle-mode": "settled"} if settled else {}

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import AddressConfig
-from amqp1_driver.addressing.peer import Peer, ReplyKind, choose, make_addresser
+from amqp1_driver.addressing.peer import DeclareBy, Peer, ReplyKind, choose, make_addresser
 from amqp1_driver.addressing.rabbitmq import reply_node
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
@@ -33,10 +33,19 @@ from amqp1_driver.protocol.link import Scheduler
 from amqp1_driver.protocol.links import Links, Sessions
 from amqp1_driver.protocol.operation import Kind, Operation
 from amqp1_driver.protocol.provision import Provisioner
+from amqp1_driver.protocol.provision_attach import AttachProvisioner
+from amqp1_driver.protocol.provision_qpid import QpidProvisioner
 from amqp1_driver.protocol.reply import Replies
 from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
+
+
+_PROVISIONERS = {
+    DeclareBy.RABBITMQ: Provisioner,
+    DeclareBy.QPID: QpidProvisioner,
+    DeclareBy.ATTACHING: AttachProvisioner,
+}
 
 
 class Owner(Protocol):
@@ -72,8 +81,8 @@ class Generation:
                                   self.profile.max_sessions)
         self._provisioner: Provisioner | None = None
         if self.profile.provision:
-            self._provisioner = Provisioner(owner.port, self._host, settings.connect_timeout,
-                                            owner.give_up)
+            self._provisioner = _PROVISIONERS[self.profile.declares](
+                owner.port, self._host, settings.connect_timeout, owner.give_up)
         self._node = (reply_node(owner.unique) if self.profile.reply is ReplyKind.EXCLUSIVE
                       else None)
         self.replies = Replies(

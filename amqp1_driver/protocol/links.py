@@ -19,6 +19,7 @@ that, spreads receivers over sessions, and tidies up.  Lives on the I/O thread.
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Node
@@ -143,7 +144,12 @@ class Links:
             address = None
         sender = self._senders.get(address)
         if sender is None or sender.machine.state is LinkState.DETACHED:
-            sender = self._attach_sender(address)
+            if address is None or not isinstance(op, Request):
+                sender = self._attach_sender(address)
+            elif sender is not None and self._gone(op):
+                return
+            else:
+                sender = self._attach_sender(address, context.node(op.destination))
         self._busy[sender] = None
         sender.submit(op)
 
@@ -181,15 +187,29 @@ class Links:
             self._returned(op)
             self.send(op)
 
-    def _attach_sender(self, address: str | None) -> Sender:
+    def _gone(self, op: Request) -> bool:
+        """The peer has detached the link to a declared node: it has to be declared again."""
+        node = self.context.node(op.destination)
+        if self._provisioner is None or not node.declare:
+            return False
+        del self._senders[op.address]
+        self._provisioner.forget(node)
+        self._wait_for_node(op, node)
+        return True
+
+    def _attach_sender(self, address: str | None, node: Node | None = None) -> Sender:
         self._names += 1
+        profile = self.context.profile
         sender = Sender(self._scheduler, self.context.host, self._retry, address,
                         f"send.{self._names}.{address or 'any'}",
                         self._sessions.for_sender,
                         resend_released=self._settings.resend_released,
                         on_returned=self._returned,
-                        on_lost=self._own_lost if self.context.profile.anonymous
-                        and address is not None else None)
+                        on_lost=self._own_lost if profile.anonymous and address is not None
+                        else None,
+                        prepare=partial(self._prepare, node) if node is not None else None,
+                        kind=node.capability if node is not None else "",
+                        outcomes=profile.outcomes)
         self._senders[address] = sender
         sender.attach(self._engine)
         return sender

@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 
 ADDRESS = "/management"
 NAME = "management-link-pair"
-_REPLY_TO = "$me"
+REPLY_TO = "$me"
 _CREDIT = 100
 _SUCCESS = ("200", "201", "204")
 
@@ -81,6 +81,10 @@ class Provisioner:
     :param on_lost: told when the peer detaches; nothing can be declared any more
     """
 
+    #: of the bus's management
+    address = ADDRESS
+    paired = True
+
     def __init__(self, scheduler: Scheduler, host: str, timeout: float,
                  on_lost: Callable[[exceptions.AmqpError], None]) -> None:
         self._scheduler = scheduler
@@ -99,10 +103,10 @@ class Provisioner:
         self._ids = 0
 
     def attach(self, engine: Engine, session: EngineSession) -> None:
-        self._receiver = engine.receiver(session, NAME, ADDRESS, self, settled=True,
-                                         target=_REPLY_TO, paired=True)
-        self._sender = engine.sender(session, NAME, ADDRESS, self, settled=True,
-                                     source=_REPLY_TO, paired=True)
+        self._receiver = engine.receiver(session, NAME, self.address, self, settled=True,
+                                         target=REPLY_TO, paired=self.paired)
+        self._sender = engine.sender(session, NAME, self.address, self, settled=True,
+                                     source=REPLY_TO, paired=self.paired)
 
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
         """Call ``done`` with None once all are declared, or with the error."""
@@ -153,7 +157,7 @@ class Provisioner:
 
     def link_detached(self, name: str | None, description: str | None) -> None:
         error = exceptions.from_condition(name, description, default=exceptions.LinkFailed,
-                                          host=self._host, address=ADDRESS)
+                                          host=self._host, address=self.address)
         LOG.error("Nodes can't be declared: %s", error)
         self.connection_lost(error)
         self._on_lost(error)
@@ -172,11 +176,31 @@ class Provisioner:
             return
         declaration, timer = entry
         timer.cancel()
-        if message.subject in _SUCCESS:
+        reason = self._refusal(message)
+        if reason is None:
             self._declared(declaration)
         else:
-            self._refused(declaration, f"{message.subject}: {message.body!r}")
+            self._refused(declaration, reason)
         self._flush()
+
+    # -- how this bus is asked ---------------------------------------------------
+
+    def _encoded(self, declaration: Declaration, message_id: str) -> bytes:
+        """The request."""
+        method, path, body = request(declaration)
+        return codec.encode_message(body, message_id=message_id, to=path, subject=method,
+                                    reply_to=REPLY_TO)
+
+    def _refusal(self, response: codec.Message) -> str | None:
+        """Why the bus has not declared it; None: it is there."""
+        if response.subject in _SUCCESS:
+            return None
+        return f"{response.subject}: {response.body!r}"
+
+    def _named(self, declaration: Declaration) -> tuple[str, str]:
+        """Path and method, for errors."""
+        method, path, _ = request(declaration)
+        return path, method
 
     # -- inner -----------------------------------------------------------------
 
@@ -187,11 +211,9 @@ class Provisioner:
             declaration = self._queue.popleft()
             self._ids += 1
             message_id = f"declare-{self._ids}"
-            method, path, body = request(declaration)
             timer = self._scheduler.call_later(self._timeout, partial(self._late, message_id))
             self._outside[message_id] = (declaration, timer)
-            sender.transfer(codec.encode_message(body, message_id=message_id, to=path,
-                                                 subject=method, reply_to=_REPLY_TO), True)
+            sender.transfer(self._encoded(declaration, message_id), True)
 
     def _late(self, message_id: str) -> None:
         entry = self._outside.pop(message_id, None)
@@ -206,7 +228,7 @@ class Provisioner:
                 waiter.tell(None)
 
     def _refused(self, declaration: Declaration, reason: str) -> None:
-        method, path, _ = request(declaration)
+        path, method = self._named(declaration)
         error = exceptions.LinkFailed(f"the bus does not declare {path} ({method}): {reason}",
                                       host=self._host, address=path)
         LOG.warning("%s", error)

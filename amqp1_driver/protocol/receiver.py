@@ -222,7 +222,7 @@ class Receiver(Link):
     def _open(self, engine: Engine) -> EngineReceiver:
         self._attempt += 1
         return engine.receiver(self._session(), f"{self._name}.{self._attempt}",
-                               self.address, self)
+                               self.address, self, kind=self.node.capability)
 
     def _attached(self) -> None:
         grant = self.window.on_attached()

@@ -46,12 +46,18 @@ class Sender(Link):
     :param on_returned: told of operations that nobody took
     :param on_lost: told when the peer refuses or detaches the link, and takes what waits; without
         it the link is attached again for that
+    :param prepare: makes sure that the node is there before the link is attached again, then
+        calls on
+    :param kind: capability that the target has to have
+    :param outcomes: say which outcomes are understood
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
                  name: str, session: Callable[[], EngineSession], *, resend_released: bool,
                  on_returned: Callable[[Operation], None],
-                 on_lost: Callable[["Sender"], None] | None = None) -> None:
+                 on_lost: Callable[["Sender"], None] | None = None,
+                 prepare: Callable[[Callable[[], None]], None] | None = None,
+                 kind: str = "", outcomes: bool = False) -> None:
         super().__init__(scheduler, host, retry)
         self.address = address
         self._name = name
@@ -60,6 +66,9 @@ class Sender(Link):
         self._resend_released = resend_released
         self._on_returned = on_returned
         self._on_lost = on_lost
+        self._prepare = prepare
+        self._kind = kind
+        self._outcomes = outcomes
         self.link: EngineSender | None = None
         self.pending: OrderedDict[int, Operation] = OrderedDict()
         self.delayed: dict[int, tuple[Operation, Cancellable]] = {}
@@ -176,7 +185,19 @@ class Sender(Link):
     def _open(self, engine: Engine) -> EngineSender:
         self._attempt += 1
         # a name must not be used twice on a connection (2.6.1)
-        return engine.sender(self._session(), f"{self._name}.{self._attempt}", self.address, self)
+        return engine.sender(self._session(), f"{self._name}.{self._attempt}", self.address, self,
+                             kind=self._kind, outcomes=self._outcomes)
+
+    def _reattach(self) -> None:
+        if self._prepare is None or not self._wanted():
+            super()._reattach()
+            return
+        self._timer = None
+        self._prepare(self._prepared)
+
+    def _prepared(self) -> None:
+        if self.state is LinkState.REATTACH_WAIT:
+            super()._reattach()
 
     def _attached(self) -> None:
         self.link_credit()

@@ -1,0 +1,77 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Declares queues, exchanges and bindings on Apache Qpid Broker-J.
+
+By its node ``$management`` in each virtual host: requests say what to do in application
+properties, and carry attributes in a map; responses carry a status code like HTTP's.  They come
+over the link whose target is the request's reply-to, as on RabbitMQ.  Lives on the I/O thread.
+"""
+
+from typing import Any
+
+from amqp1_driver import codec
+from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Queue
+from amqp1_driver.protocol.provision import REPLY_TO, Provisioner
+
+_EXISTS = 409
+
+
+def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Application properties and body that declare a node."""
+    if isinstance(declaration, Queue):
+        attributes: dict[str, Any] = {"durable": declaration.durable}
+        if declaration.exclusive:
+            attributes |= {"exclusive": "CONNECTION",
+                           "lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"}
+        elif declaration.auto_delete:
+            attributes["lifetimePolicy"] = "DELETE_ON_NO_OUTBOUND_LINKS"
+        return _create("Queue", declaration.name, attributes)
+    if isinstance(declaration, Exchange):
+        attributes = {"durable": declaration.durable, "qpid-type": declaration.type}
+        if declaration.type == "fanout":
+            # to nobody is no error, as little as to one of several
+            attributes["unroutableMessageBehaviour"] = "DISCARD"
+        return _create("Exchange", declaration.name, attributes)
+    assert isinstance(declaration, Binding)
+    return {"operation": "bind", "type": "org.apache.qpid.Exchange", "index": "object-path",
+            "key": declaration.exchange, "destination": declaration.queue,
+            "bindingKey": declaration.key}, None
+
+
+def _create(kind: str, name: str, attributes: dict[str, Any]) -> tuple[dict[str, Any],
+                                                                       dict[str, Any]]:
+    return ({"operation": "CREATE", "type": f"org.apache.qpid.{kind}"},
+            {"name": name, "object-path": name, **attributes})
+
+
+class QpidProvisioner(Provisioner):
+    """See the module, and :class:`Provisioner`."""
+
+    address = "$management"
+    paired = False
+
+    def _encoded(self, declaration: Declaration, message_id: str) -> bytes:
+        properties, body = request(declaration)
+        return codec.encode_message(body, message_id=message_id, reply_to=REPLY_TO,
+                                    application_properties=properties)
+
+    def _refusal(self, response: codec.Message) -> str | None:
+        properties = response.application_properties
+        code = properties.get("statusCode")
+        if code == _EXISTS or (isinstance(code, int) and 200 <= code < 300):
+            return None
+        return f"{code}: {properties.get('statusDescription')}"
+
+    def _named(self, declaration: Declaration) -> tuple[str, str]:
+        properties, body = request(declaration)
+        return str((body or {}).get("name") or properties["key"]), properties["operation"]
