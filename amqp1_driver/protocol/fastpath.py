@@ -112,15 +112,21 @@ def pump(connection: Any) -> bool:
             _pop(collector)
 
 
+def _transport(connection: Any) -> int:
+    transport: int | None = connection.transport
+    if transport is None:
+        transport = connection.transport = address(connection._pn_transport._impl)
+    return transport
+
+
 def receive(connection: Any, data: Any) -> None:
     """Bytes from the peer, without copying them once more."""
-    impl = connection._pn_transport._impl
-    transport, source = address(impl), _from_buffer(data)
+    transport, source = _transport(connection), _from_buffer(data)
     offset, end = 0, len(data)
     if end < _LARGE:
         push, to, at = _push, transport, address(source)
     else:
-        push, to, at = lib.pn_transport_push, impl, source
+        push, to, at = lib.pn_transport_push, connection._pn_transport._impl, source
     while offset < end:
         room = _capacity(transport)
         if room <= 0 or push(to, at + offset, min(room, end - offset)) < 0:
@@ -133,7 +139,7 @@ def receive(connection: Any, data: Any) -> None:
 
 def output(connection: Any) -> memoryview | None:
     """What is to be sent next; no more than the socket may take, for it is copied."""
-    transport = address(connection._pn_transport._impl)
+    transport = _transport(connection)
     size = _output_pending(transport)
     if size <= 0:
         if size < 0:
@@ -152,10 +158,8 @@ def output(connection: Any) -> memoryview | None:
 
 
 def output_written(connection: Any, count: int) -> None:
-    transport = address(connection._pn_transport._impl)
-    _output_pop(transport, count)
-    if _output_pending(transport) < 0:
-        _ = connection.has_output
+    # whether that was the end, output() finds
+    _output_pop(_transport(connection), count)
 
 
 def link(connection: Any, link: Any) -> None:
