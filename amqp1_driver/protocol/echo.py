@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """Echoes (AMQP 1.0, 2.7.4), which proton neither asks for nor tells of.
 
 A peer answers a Flow frame that has its ``echo`` set with one of its own: then everything that

@@ -9,6 +9,7 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
 """The hook for flow control, by the objects that oslo.messaging gives to an application."""
 
 from __future__ import annotations
