@@ -81,6 +81,8 @@ missing_capabilities() {
 missing_test_tools() {
     command -v shellcheck >/dev/null || say shellcheck
     command -v npm >/dev/null || say npm
+    command -v java >/dev/null || say default-jre-headless
+    command -v mvn >/dev/null || say maven
 }
 
 # The packages that bindep.txt names for dpkg: all of them for the profile

@@ -13,7 +13,8 @@
 """Message buses for tests: started for one run, and gone after it.
 
 Names: router, broker (embedded, in a process of their own), rabbitmq-4.3, rabbitmq-4.0 (Debian
-packages, tools/rabbitmq.sh), and whatever AMQP1_TEST_BUSES=name=url,... says, which goes first.
+packages, tools/rabbitmq.sh), artemis, broker-j (binary distributions, tools/javabus.sh), and
+whatever AMQP1_TEST_BUSES=name=url,... says, which goes first.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 
 #: bus name -> Debian suite that has it. The newer one moves on by itself.
 RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
+
+#: bus name -> what tools/javabus.sh calls it
+JAVA = {"artemis": "artemis", "broker-j": "brokerj"}
 
 _START_SECONDS = 30.0
 
@@ -55,7 +59,10 @@ def running(name: str, log: pathlib.Path) -> Iterator[str]:
     if name in external():
         yield external()[name].partition("://")[2]
     elif name in RABBITMQ:
-        with _rabbitmq(RABBITMQ[name], log) as address:
+        with _tooled("rabbitmq.sh", RABBITMQ[name], log) as address:
+            yield address
+    elif name in JAVA:
+        with _tooled("javabus.sh", JAVA[name], log) as address:
             yield address
     elif name in ("router", "broker"):
         with _embedded(name, log) as address:
@@ -101,20 +108,21 @@ def _address(line: str, mode: str) -> str:
 
 
 @contextlib.contextmanager
-def _rabbitmq(suite: str, log: pathlib.Path) -> Iterator[str]:
+def _tooled(tool: str, bus: str, log: pathlib.Path) -> Iterator[str]:
+    """One of the buses that a script of tools/ installs and starts."""
     port = str(free_port())
-    _tool(log, "install", suite)
+    _tool(log, tool, "install", bus)
     try:
-        _tool(log, "start", suite, port)
+        _tool(log, tool, "start", bus, port)
         yield f"guest:guest@127.0.0.1:{port}"
     finally:
-        _tool(log, "stop", suite, port, "--wipe")
+        _tool(log, tool, "stop", bus, port, "--wipe")
 
 
-def _tool(log: pathlib.Path, *args: str) -> None:
+def _tool(log: pathlib.Path, tool: str, *args: str) -> None:
     with log.open("ab") as sink:
         done = subprocess.run(
-            ["bash", str(TOP / "tools" / "rabbitmq.sh"), *args],
+            ["bash", str(TOP / "tools" / tool), *args],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
@@ -122,7 +130,7 @@ def _tool(log: pathlib.Path, *args: str) -> None:
         )
     if done.returncode:
         tail = log.read_text(errors="replace").splitlines()[-5:]
-        raise BusError(f"rabbitmq.sh {' '.join(args)} failed, see {log}: " + " | ".join(tail))
+        raise BusError(f"{tool} {' '.join(args)} failed, see {log}: " + " | ".join(tail))
 
 
 def free_port() -> int:

@@ -30,7 +30,7 @@ class Run(NamedTuple):
         return f"{self.suite} {self.bus} {self.scheme} {self.threads}"
 
 
-BUSES = ("router", "broker", "rabbitmq-4.3", "rabbitmq-4.0")
+BUSES = ("router", "broker", "rabbitmq-4.3", "rabbitmq-4.0", "artemis", "broker-j")
 SCHEMES = ("amqp", "amqp+oslo")
 THREADS = ("native", "eventlet")
 
@@ -41,6 +41,8 @@ SHORT = (
     Run("18.3", "broker", "amqp+oslo", "native"),
     Run("18.3", "rabbitmq-4.3", "amqp+oslo", "native"),
     Run("18.3", "rabbitmq-4.0", "amqp+oslo", "native"),
+    Run("18.3", "artemis", "amqp+oslo", "native"),
+    Run("18.3", "broker-j", "amqp+oslo", "native"),
     Run("18.3", "router", "amqp", "eventlet"),
     Run("18.3", "rabbitmq-4.3", "amqp", "eventlet"),
     Run("17", "router", "amqp", "native"),

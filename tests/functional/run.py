@@ -264,7 +264,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--bus",
         default="router",
-        help="router, broker, rabbitmq-4.3, rabbitmq-4.0, or a name"
+        help="router, broker, rabbitmq-4.3, rabbitmq-4.0, artemis, broker-j, or a name"
         " given in AMQP1_TEST_BUSES=name=url,...",
     )
     parser.add_argument("--scheme", choices=sorted(suites.UPSTREAM_SKIPS), default="amqp")
