@@ -350,7 +350,26 @@ OPERATORS: Table = {
         "test_a_transport_can_be_used_again_after_cleanup"),
 }
 
+#: what oslo.messaging has no words for: the driver's own hook
+FLOW: Table = {
+    "a listener can be paused and resumed while others go on": (
+        "test_a_paused_listener_gets_nothing_until_it_is_resumed",
+        "test_a_paused_rpc_server_leaves_its_work_to_the_others"),
+    "its credit can be raised and lowered while it runs: priority between listeners": (
+        "test_credit_is_set_while_a_listener_runs",
+        "test_of_two_that_compete_the_one_with_more_credit_gets_more",
+        "test_the_credit_of_a_listener_for_batches_is_never_below_two_of_them"),
+    "the backlog that the bus reports is told": (
+        "test_a_bus_that_does_not_tell_has_no_backlog",),
+    "wrong use is an error that says so": (
+        "test_no_credit_at_all_is_an_error_that_tells_of_pause",
+        "test_a_server_that_was_not_started_is_an_error",
+        "test_a_listener_that_has_stopped_can_be_asked_but_not_told"),
+    "a listener that stops works off what is on its way and hands over in order": (
+        "test_listeners_that_follow_each_other_get_all_in_order",),
+}
+
 TABLES: dict[str, Table] = {
     "loading": LOADING, "sending": SENDING, "receiving": RECEIVING, "features": FEATURES,
-    "fixed": FIXED, "never fixed": NEVER_FIXED, "operators": OPERATORS,
+    "fixed": FIXED, "never fixed": NEVER_FIXED, "operators": OPERATORS, "flow control": FLOW,
 }  # fmt: skip
