@@ -71,10 +71,11 @@ class Transports:
         return om.get_rpc_client(self.rpc(url, **settings), om.Target(topic=TOPIC),
                                  timeout=timeout, retry=retry)
 
-    def serve(self, url: str, **settings: Any) -> None:
-        """An RPC server with an Echo."""
+    def serve(self, url: str, topic: str = TOPIC, name: str = "server",
+              endpoint: Any = None, **settings: Any) -> None:
+        """An RPC server, with an Echo unless told otherwise."""
         server = om.get_rpc_server(self.rpc(url, **settings),
-                                   om.Target(topic=TOPIC, server="server"), [Echo()],
+                                   om.Target(topic=topic, server=name), [endpoint or Echo()],
                                    executor="threading")
         server.start()
         self._servers.append(server)

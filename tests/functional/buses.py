@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import selectors
 import socket
 import subprocess
@@ -44,8 +45,10 @@ class BusError(Exception):
 
 
 def external() -> dict[str, str]:
-    """Buses that run already: name -> transport URL (any scheme)."""
-    pairs = (part.strip() for part in os.environ.get("AMQP1_TEST_BUSES", "").split(","))
+    """Buses that run already: name -> transport URL (any scheme), of one host or several."""
+    given = os.environ.get("AMQP1_TEST_BUSES", "")
+    # a comma between the hosts of a URL is none between buses
+    pairs = (part.strip() for part in re.split(r",(?=\s*[\w.-]+=[\w+.-]+://)", given))
     return {name: url for name, _, url in (pair.partition("=") for pair in pairs if pair)}
 
 

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration files of skupper-router and qpid-dispatch, which read the same ones.
+
+What ``doc/source/examples/mesh`` shows to operators is made by this, and so is what the tests of
+this folder run; ``test_config`` holds the two together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+#: prefix of the driver's addresses -> who gets a message
+ADDRESSES = (
+    ("openstack.org/om/rpc/multicast", "multicast"),
+    ("openstack.org/om/rpc/unicast", "closest"),
+    ("openstack.org/om/rpc/anycast", "balanced"),
+    ("openstack.org/om/notify/anycast", "balanced"),
+)
+
+Section = tuple[str, Sequence[tuple[str, object]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tls:
+    """Certificates of a router, in files."""
+
+    ca: str
+    certificate: str
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Router:
+    """One router.
+
+    :param host: where it listens for applications
+    :param port: of applications
+    :param mesh_host: where it listens for other routers, and where these look for it; None: it
+        stands alone
+    :param listen: address of the listeners, ``host`` unless given
+    :param mechanisms: of SASL, for applications
+    :param sasl_dir: folder of the SASL configuration, a file ``NAME.conf``; None: the system's
+    :param tls: applications must speak TLS
+    :param idle: seconds without a frame after which it gives a connection up
+    """
+
+    name: str
+    host: str
+    port: int = 5672
+    mesh_host: str | None = None
+    mesh_port: int = 55672
+    listen: str | None = None
+    mechanisms: str = "ANONYMOUS"
+    sasl_name: str = "skrouterd"
+    sasl_dir: str | None = None
+    tls: Tls | None = None
+    idle: int | None = None
+
+    @property
+    def authenticates(self) -> bool:
+        return self.mechanisms != "ANONYMOUS"
+
+
+def text(router: Router, others: Sequence[Router] = ()) -> str:
+    """The file of ``router``, which connects to ``others`` of its mesh."""
+    return "\n".join(_shown(section) for section in _sections(router, others))
+
+
+def _sections(router: Router, others: Sequence[Router]) -> Iterator[Section]:
+    settings: list[tuple[str, object]] = [
+        ("mode", "interior" if router.mesh_host else "standalone"),
+        ("id", router.name),
+    ]
+    if router.authenticates:
+        settings += [("saslConfigName", router.sasl_name)]
+        settings += [("saslConfigDir", router.sasl_dir)] if router.sasl_dir else []
+    yield "router", settings
+    yield from _listeners(router)
+    for other in others:
+        yield "connector", (
+            ("name", other.name),
+            ("role", "inter-router"),
+            ("host", other.mesh_host),
+            ("port", other.mesh_port),
+        )
+    for prefix, distribution in ADDRESSES:
+        yield "address", (("prefix", prefix), ("distribution", distribution))
+
+
+def _listeners(router: Router) -> Iterator[Section]:
+    listener: list[tuple[str, object]] = [
+        ("role", "normal"),
+        ("host", router.listen or router.host),
+        ("port", router.port),
+        ("authenticatePeer", "yes" if router.authenticates else "no"),
+        ("saslMechanisms", router.mechanisms),
+    ]
+    if router.idle is not None:
+        listener.append(("idleTimeoutSeconds", router.idle))
+    if router.tls is not None:
+        yield "sslProfile", (
+            ("name", "applications"),
+            ("caCertFile", router.tls.ca),
+            ("certFile", router.tls.certificate),
+            ("privateKeyFile", router.tls.key),
+        )
+        listener += [("sslProfile", "applications"), ("requireSsl", "yes")]
+    yield "listener", listener
+    if router.mesh_host is not None:
+        yield "listener", (
+            ("role", "inter-router"),
+            ("host", router.mesh_host),
+            ("port", router.mesh_port),
+        )
+
+
+def _shown(section: Section) -> str:
+    kind, settings = section
+    lines = "".join(f"    {name}: {value}\n" for name, value in settings)
+    return f"{kind} {{\n{lines}}}\n"

@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether each router of a mesh knows the way to every other one: shown by calls between them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+from tests.bars.support import Transports
+from tests.mesh.routers import Mesh
+
+#: routers look for each other again after up to ten seconds
+JOIN_SECONDS = 60.0
+
+
+def wait_until_joined(mesh: Mesh) -> float:
+    """Returns when a call has gone from each router to each other one; seconds it took.
+
+    A call waits for the credit of its router, which comes when the news of the server has.
+    """
+    began = time.monotonic()
+    numbers = range(len(mesh.routers))
+    transports = Transports()
+    try:
+        for number in numbers:
+            transports.serve(mesh.url(number), topic=f"joined-{number}")
+        for here, there in itertools.permutations(numbers, 2):
+            client = transports.client(mesh.url(here), timeout=JOIN_SECONDS)
+            answer = client.prepare(topic=f"joined-{there}").call({}, "echo", text="there")
+            assert answer == "there"
+    finally:
+        transports.cleanup()
+    return time.monotonic() - began

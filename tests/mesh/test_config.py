@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the documentation shows to operators is what the mesh of these tests runs with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mesh import config
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "doc" / "source" / "examples"
+
+HOSTS = ["router1.example.org", "router2.example.org", "router3.example.org"]
+MESH = [config.Router(host.partition(".")[0], host, listen="0.0.0.0", mesh_host=host)
+        for host in HOSTS]
+ALONE = config.Router("router1", "router1.example.org", listen="0.0.0.0")
+SECURE = config.Router(
+    "router1", "router1.example.org", port=5671, listen="0.0.0.0", mechanisms="PLAIN",
+    sasl_dir="/etc/skupper-router/sasl2", idle=30,
+    tls=config.Tls("/etc/pki/amqp/ca.pem", "/etc/pki/amqp/router1.pem",
+                   "/etc/pki/amqp/router1.key"))
+
+
+@pytest.mark.parametrize(("name", "settings", "others"), [
+    ("router.conf", ALONE, []),
+    ("mesh-router1.conf", MESH[0], []),
+    ("mesh-router2.conf", MESH[1], MESH[:1]),
+    ("mesh-router3.conf", MESH[2], MESH[:2]),
+    ("router-secure.conf", SECURE, []),
+])
+def test_the_example_is_what_the_tests_run(name, settings, others):
+    _, _, shown = (EXAMPLES / name).read_text().partition("# begin\n")
+    assert shown == config.text(settings, others)
+
+
+def test_every_kind_of_address_has_its_distribution():
+    """Those of the driver's own options; a prefix that is missing would be balanced."""
+    text = config.text(ALONE)
+    assert [line.split()[1] for line in text.splitlines() if "prefix" in line] == [
+        "openstack.org/om/rpc/multicast", "openstack.org/om/rpc/unicast",
+        "openstack.org/om/rpc/anycast", "openstack.org/om/notify/anycast"]
+    assert "mode: standalone" in text
+    assert "inter-router" not in text
