@@ -17,16 +17,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
+from amqp1_driver.cli.measuring import checked, guarded, positive, seconds, several, write
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
 _VENVS = ("removed", "rabbit")
@@ -95,7 +93,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("--compare", nargs="+", type=_checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
+    add("--compare", nargs="+", type=checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
         help="drivers, see below; ratios are to the first (default: amqp:)")  # fmt: skip
     add("--bus", choices=_BUSES, default=None,
         help="start this bus, for URLs without a host (default: router)")  # fmt: skip
@@ -103,38 +101,38 @@ def _what(add: Callable[..., Any]) -> None:
         help="the bus's process (default: the local one that listens at the URL)")  # fmt: skip
     add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
         help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
-    add("--rounds", type=_positive, default=1, metavar="N", help="how often each (default: 1)")
+    add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
     add("--make-venv", nargs=2, metavar=("KIND", "DIR"),
         help="only make a virtual environment, KIND removed or rabbit")  # fmt: skip
 
 
 def _work(add: Callable[..., Any]) -> None:
     add("--op", nargs="+", choices=plan.OPERATIONS, default=["call"], help="default: call")
-    add("--threads", type=_list(_positive), default=[8], metavar="N,...",
+    add("--threads", type=several(positive), default=[8], metavar="N,...",
         help="that send in each client; several: a scenario for each (default: 8)")  # fmt: skip
-    add("--size", type=_list(_checked(plan.size)), default=[100], metavar="B,...",
+    add("--size", type=several(checked(plan.size)), default=[100], metavar="B,...",
         help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
-    add("--reply-size", type=_checked(plan.size), metavar="B",
+    add("--reply-size", type=checked(plan.size), metavar="B",
         help="of the reply to a call (default: the payload goes back)")  # fmt: skip
-    add("--clients", type=_positive, default=1, metavar="N", help="processes (default: 1)")
-    add("--servers", type=_positive, default=1, metavar="N", help="processes (default: 1)")
-    add("--executor", type=_positive, default=64, metavar="N",
+    add("--clients", type=positive, default=1, metavar="N", help="processes (default: 1)")
+    add("--servers", type=positive, default=1, metavar="N", help="processes (default: 1)")
+    add("--executor", type=positive, default=64, metavar="N",
         help="threads of a server (default: 64)")  # fmt: skip
-    add("--count", type=_positive, default=0, metavar="N",
+    add("--count", type=positive, default=0, metavar="N",
         help="messages in a run, instead of --seconds")  # fmt: skip
-    add("--rate", type=_seconds, default=0.0, metavar="R",
+    add("--rate", type=seconds, default=0.0, metavar="R",
         help="messages per second of all clients; a message's latency then counts from when it was "
         "due (default: as fast as it goes, each thread waits for its message)")  # fmt: skip
 
 
 def _limits(add: Callable[..., Any]) -> None:
-    add("--seconds", type=_seconds, default=None, metavar="S", help="of a run (default: 5)")
-    add("--warmup", type=_seconds, default=1.0, metavar="S",
+    add("--seconds", type=seconds, default=None, metavar="S", help="of a run (default: 5)")
+    add("--warmup", type=seconds, default=1.0, metavar="S",
         help="before it, not counted (default: 1)")  # fmt: skip
-    add("--timeout", type=_seconds, default=30.0, metavar="S", help="of a call (default: 30)")
-    add("--drain", type=_seconds, default=3.0, metavar="S",
+    add("--timeout", type=seconds, default=30.0, metavar="S", help="of a call (default: 30)")
+    add("--drain", type=seconds, default=3.0, metavar="S",
         help="without progress until what is under way is lost (default: 3)")  # fmt: skip
-    add("--deadline", type=_seconds, default=300.0, metavar="S",
+    add("--deadline", type=seconds, default=300.0, metavar="S",
         help="of the sending with --count (default: 300)")  # fmt: skip
 
 
@@ -149,20 +147,9 @@ def _output(add: Callable[..., Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure; see the description for the exit status."""
-    from amqp1_driver.bench.children import Trouble
-
-    try:
-        with _terminable():
-            return _make_venv(*args.make_venv) if args.make_venv else _bench(args)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (Trouble, OSError) as error:
-        print(f"amqp1 bench: {error}", file=sys.stderr)
-        return 1
-    except ValueError as error:
-        print(f"amqp1 bench: {error}", file=sys.stderr)
-        return 2
+    if args.make_venv:
+        return guarded("bench", lambda: _make_venv(*args.make_venv))
+    return guarded("bench", lambda: _bench(args))
 
 
 def _make_venv(kind: str, folder: str) -> int:
@@ -176,9 +163,9 @@ def _make_venv(kind: str, folder: str) -> int:
 
 def scenarios(args: argparse.Namespace) -> list[Scenario]:
     """All combinations of operations, threads and sizes."""
-    seconds = args.seconds or (0.0 if args.count else 5.0)
+    duration = args.seconds or (0.0 if args.count else 5.0)
     return [
-        Scenario(operation, threads, args.clients, args.servers, size, args.reply_size, seconds,
+        Scenario(operation, threads, args.clients, args.servers, size, args.reply_size, duration,
                  args.count, args.rate)
         for operation, threads, size in itertools.product(args.op, args.threads, args.size)
     ]  # fmt: skip
@@ -234,7 +221,7 @@ def _measure(args: argparse.Namespace, entries: list[plan.Entry], place: Any, li
     try:
         session.play()
     finally:
-        _write(args.json, session.document)
+        write(args.json, session.document)
     if args.plot and session.document["scenarios"]:
         from amqp1_driver.bench import plot
 
@@ -260,60 +247,3 @@ def _status(faults: Sequence[str], failed: bool) -> int:
     for words in faults:
         print(f"amqp1 bench: {words}", file=sys.stderr)
     return int(failed or bool(faults))
-
-
-def _write(path: str | None, document: dict[str, Any]) -> None:
-    if path is None:
-        return
-    text = json.dumps(document, indent=1) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-
-# -- arguments ---------------------------------------------------------------------
-
-
-def _checked(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    def converted(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return converted
-
-
-def _list(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    return lambda text: [convert(part) for part in text.split(",")]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return value
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends things in order, as ^C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

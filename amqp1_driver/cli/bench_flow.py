@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from amqp1_driver.bench import plan
 from amqp1_driver.bench.flow import plan as flows
 from amqp1_driver.bench.flow.node import KINDS as NODES
 from amqp1_driver.bench.flow.plan import Flow
-from amqp1_driver.cli.bench import _checked, _list, _positive, _seconds, _terminable, _write
+from amqp1_driver.cli.measuring import checked, guarded, one_of, positive, seconds, several, write
 
 DESCRIPTION = """\
 Uses a slow and a fast queue of one RabbitMQ node at the same time, from one process with one
@@ -58,8 +57,8 @@ examples, in a checkout:
   amqp1 bench-flow two-senders --compare amqp: --quorum-threads 400
   amqp1 bench-flow receive-and-send --waiting 10000 --seconds 1 --compare amqp: rabbit:@DIR
 
-Exit status: 0; 1 if a run came to nothing, with --strict also if a message was lost, came twice
-or could not be sent; 2 for wrong arguments; 130 after ^C.
+Exit status: 0; 1 if a run came to nothing or a message was lost or came twice, with --strict also
+if one could not be sent; 2 for wrong arguments; 130 after ^C.
 """
 
 
@@ -72,62 +71,49 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenarios", nargs="*", type=_checked(_scenario), metavar="SCENARIO",
+    parser.add_argument("scenarios", nargs="*", type=one_of(flows.KINDS), metavar="SCENARIO",
                         help=f"of {', '.join(flows.KINDS)} (default: both)")  # fmt: skip
     _what(parser.add_argument)
     _work(parser.add_argument)
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("--compare", nargs="+", type=_checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
+    add("--compare", nargs="+", type=checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
         help="drivers, the last is compared with the others (default: see below)")  # fmt: skip
     add("--bus", choices=NODES, default="rabbitmq-4.3", help="default: rabbitmq-4.3")
     add("--fsync", type=_milliseconds, default=5.0, metavar="MS",
         help="by which each fsync of the broker is slowed; 0: not at all (default: 5)")  # fmt: skip
     add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
         help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
-    add("--rounds", type=_positive, default=1, metavar="N", help="how often each (default: 1)")
+    add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
     add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
-    add("--strict", action="store_true", help="status 1 if anything is lost or comes twice")
+    add("--strict", action="store_true", help="status 1 also if a message could not be sent")
 
 
 def _work(add: Callable[..., Any]) -> None:
-    add("--threads", type=_list(_positive), default=[8], metavar="N,...",
+    add("--threads", type=several(positive), default=[8], metavar="N,...",
         help="of each sender; several: a scenario for each (default: 8)")  # fmt: skip
-    add("--quorum-threads", type=_positive, default=0, metavar="N",
+    add("--quorum-threads", type=positive, default=0, metavar="N",
         help="of the sender to the quorum queue, if it shall have another number")  # fmt: skip
-    add("--size", type=_list(_checked(plan.size)), default=[100], metavar="B,...",
+    add("--size", type=several(checked(plan.size)), default=[100], metavar="B,...",
         help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
-    add("--waiting", type=_positive, default=1_000_000, metavar="N",
+    add("--waiting", type=positive, default=1_000_000, metavar="N",
         help="messages in the queue that is received from (default: 1000000)")  # fmt: skip
     add("--prefetch", type=_whole, default=200, metavar="N",
         help="of the receiver; 0: the driver's default (default: 200)")  # fmt: skip
-    add("--seconds", type=_seconds, default=5.0, metavar="S",
+    add("--seconds", type=seconds, default=5.0, metavar="S",
         help="of each of the three phases of a run (default: 5)")  # fmt: skip
-    add("--warmup", type=_seconds, default=1.0, metavar="S",
+    add("--warmup", type=seconds, default=1.0, metavar="S",
         help="before them, not counted (default: 1)")  # fmt: skip
-    add("--timeout", type=_seconds, default=30.0, metavar="S",
+    add("--timeout", type=seconds, default=30.0, metavar="S",
         help="of what processes and broker are asked (default: 30)")  # fmt: skip
-    add("--deadline", type=_seconds, default=300.0, metavar="S",
+    add("--deadline", type=seconds, default=300.0, metavar="S",
         help="of filling and of emptying a queue (default: 300)")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure; see the description for the exit status."""
-    from amqp1_driver.bench.children import Trouble
-
-    try:
-        with _terminable():
-            return _bench(args)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (Trouble, OSError) as error:
-        print(f"amqp1 bench-flow: {error}", file=sys.stderr)
-        return 1
-    except ValueError as error:
-        print(f"amqp1 bench-flow: {error}", file=sys.stderr)
-        return 2
+    return guarded("bench-flow", lambda: _bench(args))
 
 
 def scenarios(args: argparse.Namespace) -> list[Flow]:
@@ -160,19 +146,13 @@ def _bench(args: argparse.Namespace) -> int:
         try:
             session.play()
         finally:
-            _write(args.json, session.document)
-    return int(not session.spotless if args.strict else session.failed)
-
-
-def _scenario(text: str) -> str:
-    if text not in flows.KINDS:
-        raise ValueError(f"{text!r} is none of {', '.join(flows.KINDS)}")
-    return text
+            write(args.json, session.document)
+    return int(session.failed or session.faulty or (args.strict and session.refused))
 
 
 def _whole(text: str) -> int:
-    return 0 if text == "0" else _positive(text)
+    return 0 if text == "0" else positive(text)
 
 
 def _milliseconds(text: str) -> float:
-    return 0.0 if text == "0" else _seconds(text)
+    return 0.0 if text == "0" else seconds(text)

@@ -15,13 +15,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.scale.session import SCENARIOS
-from amqp1_driver.cli.bench import _checked, _list, _positive, _seconds, _terminable, _write
+from amqp1_driver.cli.measuring import checked, guarded, one_of, positive, seconds, several, write
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
 
@@ -55,8 +54,8 @@ examples:
   amqp1 bench-scale reconnect --bus amqp://127.0.0.1:5672 --how cut
   amqp1 bench-scale memory --n 10000 --option oslo_messaging_amqp.default_sender_link_timeout=5
 
-Exit status: 0; 1 if a row came to nothing, with --strict also if anything was lost; 2 for wrong
-arguments; 130 after ^C.
+Exit status: 0; 1 if a row came to nothing or anything was lost; 2 for wrong arguments; 130 after
+^C.
 """
 
 
@@ -74,53 +73,39 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("scenarios", nargs="*", type=_checked(_scenario), metavar="SCENARIO",
+    add("scenarios", nargs="*", type=one_of(tuple(SCENARIOS)), metavar="SCENARIO",
         help=f"of {', '.join(SCENARIOS)} (default: all)")  # fmt: skip
-    add("--n", type=_list(_positive), metavar="N,...", help="a row for each (default: as fits)")
-    add("--bus", type=_checked(_bus), default=("router", None), metavar="KIND|URL[@VENV]",
+    add("--n", type=several(positive), metavar="N,...", help="a row for each (default: as fits)")
+    add("--bus", type=checked(_bus), default=("router", None), metavar="KIND|URL[@VENV]",
         help=f"start {', '.join(_BUSES)} for each row, or take one that is there "
         "(default: router)")  # fmt: skip
-    add("--driver", type=_checked(plan.entry), default="amqp:", metavar="SCHEME:[@VENV]",
+    add("--driver", type=checked(plan.entry), default="amqp:", metavar="SCHEME:[@VENV]",
         help="on a bus that is started (default: amqp:)")  # fmt: skip
     add("--option", action="append", default=[], metavar="GROUP.NAME=VALUE",
         help="an option of the configuration; may be repeated")  # fmt: skip
 
 
 def _work(add: Callable[..., Any]) -> None:
-    add("--threads", type=_positive, default=8, metavar="N", help="that send (default: 8)")
-    add("--passes", type=_positive, default=3, metavar="N",
+    add("--threads", type=positive, default=8, metavar="N", help="that send (default: 8)")
+    add("--passes", type=positive, default=3, metavar="N",
         help="messages to each target or listener after the first (default: 3)")  # fmt: skip
-    add("--servers-each", type=_positive, default=1000, metavar="N",
+    add("--servers-each", type=positive, default=1000, metavar="N",
         help="servers in a process, where they have several (default: 1000)")  # fmt: skip
-    add("--clients-each", type=_positive, default=125, metavar="N",
+    add("--clients-each", type=positive, default=125, metavar="N",
         help="reconnecting clients in a process (default: 125)")  # fmt: skip
     add("--how", choices=("restart", "cut"), default="restart",
         help="the bus is killed and started again, or each process cuts its connections "
         "(default: restart)")  # fmt: skip
-    add("--calls", type=_positive, default=10000, metavar="N",
+    add("--calls", type=positive, default=10000, metavar="N",
         help="of a step in which memory is watched (default: 10000)")  # fmt: skip
-    add("--steps", type=_positive, default=10, metavar="N", help="of these (default: 10)")
-    add("--timeout", type=_seconds, default=120.0, metavar="S", help="of a call (default: 120)")
+    add("--steps", type=positive, default=10, metavar="N", help="of these (default: 10)")
+    add("--timeout", type=seconds, default=120.0, metavar="S", help="of a call (default: 120)")
     add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
-    add("--strict", action="store_true", help="status 1 if anything is lost")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure; see the description for the exit status."""
-    from amqp1_driver.bench.children import Trouble
-
-    try:
-        with _terminable():
-            return _measure(args)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (Trouble, OSError) as error:
-        print(f"amqp1 bench-scale: {error}", file=sys.stderr)
-        return 1
-    except ValueError as error:
-        print(f"amqp1 bench-scale: {error}", file=sys.stderr)
-        return 2
+    return guarded("bench-scale", lambda: _measure(args))
 
 
 def _measure(args: argparse.Namespace) -> int:
@@ -137,14 +122,8 @@ def _measure(args: argparse.Namespace) -> int:
     try:
         session.play()
     finally:
-        _write(args.json, session.document)
-    return int(not session.spotless if args.strict else session.failed)
-
-
-def _scenario(text: str) -> str:
-    if text not in SCENARIOS:
-        raise ValueError(f"{text!r} is none of {', '.join(SCENARIOS)}")
-    return text
+        write(args.json, session.document)
+    return int(session.failed or session.faulty)
 
 
 def _bus(text: str) -> tuple[str | None, plan.Entry | None]:

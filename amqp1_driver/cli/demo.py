@@ -20,14 +20,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import signal
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from typing import Any
 
+from amqp1_driver.cli.measuring import terminable
 from amqp1_driver.cli.table import Table
 
 SERVERS = 3
@@ -55,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Play all steps; 0 if all went well, 1 if not, 130 if interrupted."""
     table = Table()
     try:
-        with _terminable():
+        with terminable():
             return play(args.mode, args.url, args.verbose, table)
     except KeyboardInterrupt:
         table.text("interrupted", False)
@@ -95,20 +93,3 @@ def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
         return 1
     table.text(f"every step did what it should ({seconds:.1f} s)", True)
     return 0
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends things in order, as ^C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: Callable[..., Any] | int | None = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt

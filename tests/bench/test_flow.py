@@ -279,7 +279,7 @@ def test_drivers_in_turn_and_the_last_compared_with_the_others(
     assert slow["ratio"]["classic/s"] == {"ratio": 110.0 / 45.0, "low": 2.0, "high": 3.0}
     assert fast["ratio"]["classic/s"] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
     assert broken["median"] is None
-    assert (played.failed, played.spotless) == (True, False)
+    assert (played.failed, played.faulty, played.refused) == (True, False, False)
     assert document["disk"] == {"added_ms": 5.0}
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == (

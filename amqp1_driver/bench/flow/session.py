@@ -84,12 +84,14 @@ class Session:
         return any("trouble" in run for run in self._runs())
 
     @property
-    def spotless(self) -> bool:
-        """Whether nothing failed, was lost or came twice."""
-        return not any(
-            "trouble" in run or run["lost"] or run["duplicated"] or run["failed"]
-            for run in self._runs()
-        )
+    def faulty(self) -> bool:
+        """Whether a message was lost or came twice."""
+        return any(run.get("lost") or run.get("duplicated") for run in self._runs())
+
+    @property
+    def refused(self) -> bool:
+        """Whether a message could not be sent."""
+        return any(run.get("failed") for run in self._runs())
 
     def _runs(self) -> list[dict[str, Any]]:
         return [run for scenario in self.document["scenarios"] for entry in scenario["entries"]

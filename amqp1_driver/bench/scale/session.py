@@ -93,9 +93,9 @@ class Session:
         return any("trouble" in row for row in self._rows())
 
     @property
-    def spotless(self) -> bool:
-        """Whether nothing was lost either."""
-        return not any("trouble" in row or row["lost"] for row in self._rows())
+    def faulty(self) -> bool:
+        """Whether anything was lost."""
+        return any(row.get("lost") for row in self._rows())
 
     def _rows(self) -> list[dict[str, Any]]:
         return [row for scenario in self.document["scenarios"] for row in scenario["rows"]]
