@@ -79,9 +79,10 @@ class Behaviour(ABC):
         """A connection is open; nothing has to be done."""
         return
 
-    def verdict(self, item: Item, outcome: Outcome) -> Outcome:
-        """What a consumer is answered that leaves the last word to the bus (2.6.12)."""
-        return outcome
+    def refusal(self, item: Item) -> Outcome | None:
+        """What a consumer is told whose outcome comes too late, None = it is in time. Asked only
+        of consumers that leave the last word to the bus (2.6.12)."""
+        return None
 
     @abstractmethod
     def allowance(self, producer: Producer) -> int:
@@ -89,7 +90,7 @@ class Behaviour(ABC):
 
     @abstractmethod
     def new_address(self, link_name: str) -> str:
-        """Address of a dynamic node (3.5.3)."""
+        """Address of a dynamic node (3.5.3); may raise :class:`Refused`."""
 
     @abstractmethod
     def producer_attached(self, producer: Producer) -> None:

@@ -56,7 +56,7 @@ from proton import Link as ProtonLink
 
 from .behaviour import Behaviour
 from .counters import Counters
-from .links import Consumer, Link, Outcome, Producer, Refused, Transfer, read_outcome
+from .links import Consumer, Item, Link, Outcome, Producer, Refused, Transfer, read_outcome
 
 
 class Endpoints:
@@ -245,16 +245,19 @@ class Endpoints:
         if item is None:
             return
         if not pn_delivery_settled(handle):
-            self._answer(handle, self.behaviour.verdict(item, outcome))
+            self._answer(handle, item, outcome)
         pn_delivery_settle(handle)
         self.counters.dispositions[outcome.name] += 1
         self.touch()
         self.behaviour.settled(consumer, item, outcome)
 
-    @staticmethod
-    def _answer(handle: Any, verdict: Outcome) -> None:
-        """Say which outcome counts, to a receiver that settles second."""
-        if verdict.condition is not None and verdict.state == Delivery.REJECTED:
-            Delivery(handle).local.condition = verdict.condition
-        if verdict.state:
-            pn_delivery_update(handle, verdict.state)
+    def _answer(self, handle: Any, item: Item, outcome: Outcome) -> None:
+        """Tell a receiver that settles second which outcome counts: its own, without the error
+        in it, unless the behaviour refuses it."""
+        refusal = self.behaviour.refusal(item)
+        if refusal is not None:
+            delivery = Delivery(handle)
+            delivery.local.condition = refusal.condition
+            delivery.update(refusal.state)
+        elif outcome.state:
+            pn_delivery_update(handle, outcome.state)

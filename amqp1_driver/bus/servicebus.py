@@ -118,8 +118,8 @@ class ServiceBus(Behaviour):
         return CREDIT - producer.held
 
     def new_address(self, link_name: str) -> str:
-        """There are no dynamic nodes: :meth:`consumer_attached` refuses."""
-        return ""
+        """There are no dynamic nodes."""
+        raise Refused("amqp:not-implemented", tracked("Dynamic sources are not supported."))
 
     def producer_attached(self, producer: Producer) -> None:
         """To a queue, a topic or a node that answers requests."""
@@ -142,8 +142,6 @@ class ServiceBus(Behaviour):
 
     def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
         """From a queue, a subscription or a node that answers requests."""
-        if dynamic:
-            raise Refused("amqp:not-implemented", tracked("Dynamic sources are not supported."))
         path = self._admit(consumer)
         if path in self._requests:
             consumer.node = self._requests[path]
@@ -205,9 +203,9 @@ class ServiceBus(Behaviour):
         else:
             node.dispatch()
 
-    def verdict(self, item: Item, outcome: Outcome) -> Outcome:
+    def refusal(self, item: Item) -> Outcome | None:
         """A message whose lock is lost cannot be settled any more."""
-        return LOST if isinstance(item, Lock) and not item.held else outcome
+        return LOST if isinstance(item, Lock) and not item.held else None
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
         """The queue decides what becomes of the message; then the next one may go."""

@@ -37,8 +37,10 @@ from amqp1_driver.bus.behaviour import Behaviour
 from amqp1_driver.bus.broker import Broker
 from amqp1_driver.bus.counters import Counters
 from amqp1_driver.bus.engine import Engine
+from amqp1_driver.bus.namespace import Namespace
 from amqp1_driver.bus.queues import Limits
 from amqp1_driver.bus.router import Router
+from amqp1_driver.bus.servicebus import ServiceBus
 
 
 class Sending:
@@ -131,7 +133,7 @@ class Receiving:
 class Client:
     """One client connection and the bus's engine at the other end of it."""
 
-    def __init__(self, bus: MemoryBus, name: str) -> None:
+    def __init__(self, bus: MemoryBus, name: str, user: str | None = None) -> None:
         self.bus = bus
         self.connection = Connection()
         self.connection.container = name
@@ -149,6 +151,7 @@ class Client:
             version="0",
             idle_timeout=16.0,
             touched=lambda: None,
+            user=user,
         )
         self._receiving: dict[str, Receiving] = {}
         self._links = 0
@@ -175,19 +178,22 @@ class Client:
         *,
         dynamic: bool = False,
         session: Any = None,
+        filters: dict[Any, Any] | None = None,
         **modes: int,
     ) -> Receiving:
         self._links += 1
         link = (session or self.session).receiver(f"r{self._links}")
         link.source.address = address
         link.source.dynamic = dynamic
+        if filters is not None:
+            link.source.filter.put_dict(filters)
         receiving = self._receiving[link.name] = Receiving(self, link)
         if credit:
             link.flow(credit)
         self._open(link, modes)
         return receiving
 
-    def _open(self, link: Any, modes: dict[str, int]) -> None:
+    def _open(self, link: Any, modes: dict[str, Any]) -> None:
         for name, value in modes.items():
             setattr(link, name, value)
         link.open()
@@ -252,12 +258,16 @@ class Client:
 class MemoryBus:
     """A behaviour, its clients and a clock that stands still until told."""
 
-    def __init__(self, mode: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self, mode: str, limits: Limits | None = None, namespace: Namespace | None = None
+    ) -> None:
         self.now = 1000.0
         self.counters = Counters()
         self.behaviour: Behaviour
         if mode == "router":
             self.behaviour = Router(self.counters, self._clock)
+        elif namespace is not None:
+            self.behaviour = ServiceBus(self.counters, namespace, self._clock, self._wall)
         else:
             self.behaviour = Broker(self.counters, self._clock, limits or Limits())
         self.behaviour.call_at = self._call_at
@@ -270,8 +280,12 @@ class MemoryBus:
     def _call_at(self, when: float, function: Any) -> None:
         heapq.heappush(self._timers, (when, len(self._timers), function))
 
-    def client(self, name: str = "client") -> Client:
-        return Client(self, name)
+    def _wall(self) -> float:
+        """2023-11-14T22:13:20Z when the clock is at its beginning."""
+        return 1_699_999_000.0 + self.now
+
+    def client(self, name: str = "client", user: str | None = None) -> Client:
+        return Client(self, name, user)
 
     def settle(self) -> None:
         """Exchange bytes until nobody has anything to say."""
