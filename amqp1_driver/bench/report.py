@@ -131,11 +131,12 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
         return []
     rows = [[f"ratio to {entries[0]['label']}", *compared[0]["ratio"]]]
     for entry in compared:
-        rows.append([entry["label"], *map(_ratio, entry["ratio"].values())])
+        rows.append([entry["label"], *map(spread, entry["ratio"].values())])
     return ["", *table(rows)]
 
 
-def _ratio(ratio: dict[str, float] | None) -> str:
+def spread(ratio: dict[str, float] | None) -> str:
+    """A ratio with the lowest and the highest of a round."""
     if ratio is None:
         return "-"
     if ratio["low"] == ratio["high"]:  # one round

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amqp1_driver.bench.flow.figures import FIGURES
-from amqp1_driver.bench.report import number, table
+from amqp1_driver.bench.report import number, spread, table
 
 _COUNTS = ("lost", "duplicated", "failed")
 
@@ -63,16 +63,8 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
     *others, ours = entries
     rows = [[f"{ours['label']} to", *(entry["label"] for entry in others)]]
     for name in others[0]["ratio"]:
-        rows.append([name.removesuffix(" ms"), *(_ratio(entry["ratio"][name]) for entry in others)])
+        rows.append([name.removesuffix(" ms"), *(spread(entry["ratio"][name]) for entry in others)])
     return ["", *table(rows)]
-
-
-def _ratio(found: dict[str, float] | None) -> str:
-    if found is None:
-        return "-"
-    if found["low"] == found["high"]:  # one round
-        return f"{found['ratio']:.2f}"
-    return f"{found['ratio']:.2f} ({found['low']:.2f}..{found['high']:.2f})"
 
 
 def _remarks(entry: dict[str, Any]) -> list[str]:
