@@ -23,13 +23,16 @@ from functools import partial
 from typing import Any
 
 from amqp1_driver import exceptions
+from amqp1_driver.credentials import KeySource, ProviderSource
 from amqp1_driver.eventloop import ConnectError, EventLoop, TlsError, TlsParameters, Transport
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.options import Host, Settings
+from amqp1_driver.policy import tokens
+from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.external import ExternalSasl
-from amqp1_driver.protocol.security import engine_properties, mechanisms
+from amqp1_driver.protocol.security import anonymous, engine_properties, mechanisms
 
 LOG = logging.getLogger(__name__)
 
@@ -90,6 +93,7 @@ class LoopPort:
         self._container = container
         self.virtual_host = virtual_host
         self._verify_name = verify_name
+        self._provider: tokens.Provider | None = None
         self._stream: _Stream | None = None
         self._tick: Timer | None = None
         self._tick_at = 0.0
@@ -129,6 +133,16 @@ class LoopPort:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.let_go()
+
+    def token_source(self, host: Host) -> TokenSource | None:
+        if not anonymous(self._settings, host):
+            return None
+        path = self._settings.token_provider
+        if not path:
+            return KeySource(host, self._settings.token_life)
+        if self._provider is None:
+            self._provider = tokens.provider(path)
+        return ProviderSource(self._loop, self._provider, path, self._settings.connect_timeout)
 
     def new_engine(self, host: Host, handler: Any) -> Any:
         properties = engine_properties(self._settings, host, self.virtual_host)

@@ -23,12 +23,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from amqp1_driver.addressing.artemis import ArtemisAddresser
-from amqp1_driver.addressing.base import AddressConfig, Addresser, Node
+from amqp1_driver.addressing.base import AddressConfig, Addresser, Entity, Node
 from amqp1_driver.addressing.brokerj import BrokerJAddresser
 from amqp1_driver.addressing.legacy import LegacyAddresser
 from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.addressing.routable import RoutableAddresser
-from amqp1_driver.addressing.servicebus import ServiceBusAddresser
+from amqp1_driver.addressing.servicebus import ServiceBusAddresser, split_reply
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 RABBITMQ_VHOST_PREFIX = "vhost:"
@@ -270,17 +270,26 @@ def foretold(mode: str) -> BusProfile | None:
 
 
 def reply_source(
-    profile: BusProfile, addresser: Addresser, unique: str
+    profile: BusProfile, addresser: Addresser, unique: str, generation: int
 ) -> tuple[Node | None, str | None]:
     """The node to read replies from, and the session in it; None where the bus assigns one.
 
     :param unique: of the process and fork.
+    :param generation: which connection of the process this is.
     """
     if profile.reply is ReplyKind.EXCLUSIVE:
         return reply_node(unique), None
     if isinstance(addresser, ServiceBusAddresser):
-        return addresser.reply(unique)
+        return addresser.reply(f"{unique}-{generation}")
     return None, None
+
+
+def reply_target(profile: BusProfile, address: str) -> Node:
+    """Where to send a reply to; ``address`` is what the caller gave."""
+    if profile.reply is not ReplyKind.SESSION:
+        return Node(address)
+    entity, session = split_reply(address)
+    return Node(entity, (Entity("queue", entity, sessions=session is not None),))
 
 
 def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:

@@ -99,6 +99,11 @@ def _node(entity: Entity, subscription: str | None = None) -> Node:
     return Node(path, (Entity("subscription", path),))
 
 
+def join_reply(entity: str, session: str) -> str:
+    """The address that callers give for replies."""
+    return f"{entity}{SESSION}{session}"
+
+
 def split_reply(address: str) -> tuple[str, str | None]:
     """Entity and session of a reply address."""
     entity, _, session = address.partition(SESSION)

@@ -23,7 +23,7 @@ from amqp1_driver.eventloop.errors import (
 from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.mailbox import Mailbox
-from amqp1_driver.eventloop.resolver import resolve
+from amqp1_driver.eventloop.resolver import offload, resolve
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
 from amqp1_driver.eventloop.transport import Transport, TransportHandler
@@ -45,5 +45,6 @@ __all__ = [
     "Transport",
     "TransportHandler",
     "make_context",
+    "offload",
     "resolve",
 ]

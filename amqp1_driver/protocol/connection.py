@@ -29,6 +29,7 @@ from amqp1_driver.policy import failover
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol import diagnosis
+from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
@@ -61,6 +62,7 @@ class Port(Scheduler, Protocol):
 
     def connect(self, host: Host) -> None: ...
     def disconnect(self) -> None: ...
+    def token_source(self, host: Host) -> TokenSource | None: ...
     def new_engine(self, host: Host, handler: Any) -> Engine: ...
 
 
@@ -118,6 +120,14 @@ class Connection:
     def host(self) -> str:
         """``hostname:port`` that is in use or tried next, for logs and errors."""
         return str(self._failover.current)
+
+    @property
+    def hostname(self) -> str:
+        return self._failover.current.hostname
+
+    def token_source(self) -> TokenSource | None:
+        """Where tokens for the present host come from; None: SASL says who we are."""
+        return self.port.token_source(self._failover.current)
 
     @property
     def trouble(self) -> str:

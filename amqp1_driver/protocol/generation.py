@@ -19,19 +19,21 @@ messages and subscriptions through.  Lives on the I/O thread.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import AddressConfig
-from amqp1_driver.addressing.peer import DeclareBy, Peer, ReplyKind, choose, make_addresser
-from amqp1_driver.addressing.rabbitmq import reply_node
+from amqp1_driver.addressing.peer import DeclareBy, Peer, choose, make_addresser, reply_source
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
+from amqp1_driver.protocol.cbs import Claims, TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.link import Scheduler
 from amqp1_driver.protocol.links import Links, Sessions
-from amqp1_driver.protocol.operation import Kind, Operation
+from amqp1_driver.protocol.operation import Kind, Operation, Request
+from amqp1_driver.protocol.prepare import Preparer, entities, nothing_there
 from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.protocol.provision_attach import AttachProvisioner
 from amqp1_driver.protocol.provision_qpid import QpidProvisioner
@@ -61,9 +63,12 @@ class Owner(Protocol):
     def port(self) -> Scheduler: ...
     @property
     def host(self) -> str: ...
+    @property
+    def hostname(self) -> str: ...
     def reply_ready(self, context: BusContext) -> None: ...
     def reply_lost(self, error: exceptions.AmqpError) -> None: ...
     def give_up(self, error: exceptions.AmqpError) -> None: ...
+    def token_source(self) -> TokenSource | None: ...
 
 
 class Generation:
@@ -78,35 +83,52 @@ class Generation:
         self.profile = choose(peer, settings.addressing_mode)
         self._addresser = make_addresser(self.profile, owner.addresses)
         self._sessions = Sessions(engine, self.profile.session_per_receiver,
-                                  self.profile.max_sessions)
+                                  self.profile.max_sessions, self.profile.one_session)
         self._provisioner: Provisioner | None = None
+        self._claims = self._make_claims()
         if self.profile.provision:
             self._provisioner = _PROVISIONERS[self.profile.declares](
                 owner.port, self._host, settings.connect_timeout, owner.give_up)
-        self._node = (reply_node(owner.unique) if self.profile.reply is ReplyKind.EXCLUSIVE
-                      else None)
+        # the bus may still keep the session that an earlier connection had for it
+        self._node, self._session = reply_source(
+            self.profile, self._addresser, owner.unique, owner.generations + 1)
+        self._reply_retry = owner.link_retry
+        self._alive = True
         self.replies = Replies(
             owner.port, self._host, owner.link_retry, self.profile.reply, self._node,
             lambda: self._sessions.shared("replies"), settings.reply_link_credit,
-            self._reply_ready, owner.reply_lost, self._declare_reply_node)
+            self._reply_ready, owner.reply_lost, self._declare_reply_node, self._session)
         self._links: Links | None = None
+
+    def _make_claims(self) -> Claims | None:
+        owner = self._owner
+        source = owner.token_source() if self.profile.claims else None
+        if source is None:
+            return None
+        whole = owner.settings.token_scope == "namespace"
+        return Claims(owner.port, self._host, owner.hostname, whole, source, owner.link_retry,
+                      owner.settings.connect_timeout)
+
+    @property
+    def _preparer(self) -> Preparer | None:
+        return self._claims or self._provisioner
 
     def attach_replies(self) -> None:
         """First of all a reply address: without it no call can be encoded."""
-        if self._provisioner is None:
-            self.replies.attach(self._engine)
-            return
-        self._provisioner.attach(self._engine, self._sessions.shared("replies"))
+        if self._claims is not None:
+            self._claims.attach(self._engine, lambda: self._sessions.shared("replies"))
+        elif self._provisioner is not None:
+            self._provisioner.attach(self._engine, self._sessions.shared("replies"))
         self._declare_reply_node(lambda: self.replies.attach(self._engine))
 
     def _declare_reply_node(self, attach: Callable[[], None]) -> None:
         """Where the bus makes no node for replies by itself: declare it, then go on."""
-        if self._provisioner is None or self._node is None:
+        preparer = self._preparer
+        if preparer is None or self._node is None:
             attach()
             return
-        self._provisioner.forget(self._node)
-        self._provisioner.ensure(self._node.declare,
-                                 lambda error: self._declared(error, attach))
+        preparer.forget(self._node)
+        preparer.ensure(self._node.declare, lambda error: self._declared(error, attach))
 
     def _declared(self, error: BaseException | None, attach: Callable[[], None]) -> None:
         if error is None:
@@ -114,6 +136,15 @@ class Generation:
         elif isinstance(error, exceptions.LinkFailed):
             # without a reply address nothing goes: another host may do better
             self._owner.give_up(error)
+        elif isinstance(error, exceptions.AuthenticationFailed) and self._alive:
+            self.replies.refused(error)
+            delay = self._reply_retry.delay(self._owner.port.rng)
+            self._reply_retry = self._reply_retry.spent()
+            self._owner.port.call_later(delay, partial(self._again, attach))
+
+    def _again(self, attach: Callable[[], None]) -> None:
+        if self._alive:
+            self._declare_reply_node(attach)
 
     def _reply_ready(self, address: str) -> None:
         owner = self._owner
@@ -122,15 +153,26 @@ class Generation:
                              self._addresser, address, owner.settings.durable)
         if self._links is None:
             self._links = Links(owner.port, owner.settings, owner.link_retry, self._engine,
-                                context, self._sessions, self._provisioner)
+                                context, self._sessions, self._preparer)
         self._links.context = context
         owner.reply_ready(context)
 
     def send(self, op: Operation) -> None:
         assert self._links is not None
         if op.kind is Kind.CALL:
+            if self.replies.trouble is not None:
+                op.fail(self._no_replies(op, self.replies.trouble))
+                return
             self.replies.expect(op)  # type: ignore[arg-type]  # which only requests are
         self._links.send(op)
+
+    def _no_replies(self, op: Operation, error: exceptions.AmqpError) -> exceptions.AmqpError:
+        """Why a call is of no use: also what else it needs, so that all can be made at once."""
+        if self._node is None or self._links is None or not isinstance(op, Request):
+            return error
+        target = self._links.context.node(op.destination)
+        gone = nothing_there(error, entities(self._node.declare), entities(target.declare))
+        return gone or error
 
     def subscribe(self, subscription: Subscription) -> None:
         assert self._links is not None
@@ -152,11 +194,12 @@ class Generation:
 
     def lost(self, error: BaseException) -> list[Operation]:
         """The connection has gone; returns what was never sent."""
+        self._alive = False
         waiting: list[Operation] = []
         if self._links is not None:
             waiting = self._links.lost(error)
-        elif self._provisioner is not None:
-            self._provisioner.connection_lost(error)
+        elif self._preparer is not None:
+            self._preparer.connection_lost(error)
         self.replies.fail_waiting(error, {id(op) for op in waiting})
         self.replies.connection_lost()
         return waiting

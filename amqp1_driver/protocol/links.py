@@ -23,14 +23,15 @@ from functools import partial
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Node
+from amqp1_driver.addressing.peer import reply_target
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
-from amqp1_driver.protocol.operation import Operation, Request
-from amqp1_driver.protocol.provision import Provisioner
+from amqp1_driver.protocol.operation import Operation, Request, expired
+from amqp1_driver.protocol.prepare import Preparer, entities
 from amqp1_driver.protocol.receiver import Receiver
 from amqp1_driver.protocol.sender import Sender
 from amqp1_driver.protocol.states import LinkState
@@ -48,18 +49,23 @@ class Sessions:
     """Hands out sessions: one or more for senders, the same for receivers.
 
     A session that the peer ended is replaced at the next request.
+
+    :param one: for all alike, as long as there is room on it
     """
 
-    def __init__(self, engine: Engine, per_receiver: bool, limit: int) -> None:
+    def __init__(self, engine: Engine, per_receiver: bool, limit: int, one: bool = False) -> None:
         self._engine = engine
         self._receivers_each = 1 if per_receiver else LINKS_PER_SESSION
         # one is the reply link's and management's
         self._limit = limit - 1
         self._shared: dict[str, EngineSession] = {}
         self._senders: list[EngineSession] = []
-        self._receivers: list[EngineSession] = []
+        self._receivers: list[EngineSession] = self._senders if one else []
+        self._one = one
 
     def shared(self, use: str) -> EngineSession:
+        if self._one:
+            return self.for_receiver()
         session = self._shared.get(use)
         if session is None or session.ended:
             session = self._shared[use] = self._engine.session()
@@ -77,8 +83,8 @@ class Sessions:
                             self._limit - max(1, len(self._senders)))
 
     def _forget_ended(self) -> None:
-        self._senders = [s for s in self._senders if not s.ended]
-        self._receivers = [s for s in self._receivers if not s.ended]
+        self._senders[:] = [s for s in self._senders if not s.ended]
+        self._receivers[:] = [s for s in self._receivers if not s.ended]
 
     def _chosen(self, sessions: list[EngineSession], each: int, limit: int) -> EngineSession:
         free = next((s for s in sessions if s.links < each), None)
@@ -100,13 +106,19 @@ class Gate:
     def cancel(self, op: Operation) -> None:
         self.waiting.pop(id(op), None)
 
+    def expire(self, now: float, host: str) -> None:
+        """End what nobody waits for; all others are cancelled by those who do."""
+        for op in [op for op in self.waiting.values() if op.deadline.expired(now)]:
+            self.cancel(op)
+            op.fail(expired(op, host))
+
 
 class Links:
     """Senders and subscriptions on one physical connection."""
 
     def __init__(self, scheduler: Scheduler, settings: Settings, retry: Retry, engine: Engine,
                  context: BusContext, sessions: Sessions,
-                 provisioner: Provisioner | None) -> None:
+                 provisioner: Preparer | None) -> None:
         self._scheduler = scheduler
         self._settings = settings
         self._retry = retry
@@ -116,11 +128,12 @@ class Links:
         self._provisioner = provisioner
         self._senders: dict[str | None, Sender] = {}
         self._busy: dict[Sender, None] = {}
-        self._gates: dict[Destination, Gate] = {}
+        self._gates: dict[Destination | str | None, Gate] = {}
         #: addresses whose own link was refused or detached, while the relay takes all
         self._refused: set[str | None] = set()
         #: subscriptions whose nodes are being declared, or will be at a time
         self._coming: dict[Subscription, Cancellable | None] = {}
+        self._retries: dict[Subscription, Retry] = {}
         self._alive = True
         self._names = 0
 
@@ -132,6 +145,7 @@ class Links:
         if op.generation != context.generation:
             op.bind(context, self._scheduler.now())
         address = op.address
+        node: Node | None = None
         if isinstance(op, Request):
             if self._provisioner is not None:
                 node = context.node(op.destination)
@@ -142,10 +156,16 @@ class Links:
                 address = self._own(op)
         elif context.profile.anonymous_replies:
             address = None
+        else:
+            node = reply_target(context.profile, address or "")
+            address = node.address
+            if self._provisioner is not None and not self._provisioner.known(node):
+                self._wait_for_node(op, node)
+                return
         sender = self._senders.get(address)
         if sender is None or sender.machine.state is LinkState.DETACHED:
             if address is None or not isinstance(op, Request):
-                sender = self._attach_sender(address)
+                sender = self._attach_sender(address, node)
             elif sender is not None and self._gone(op):
                 return
             else:
@@ -209,7 +229,8 @@ class Links:
                         else None,
                         prepare=partial(self._prepare, node) if node is not None else None,
                         kind=node.capability if node is not None else "",
-                        outcomes=profile.outcomes)
+                        outcomes=profile.outcomes,
+                        premade=entities(node.declare) if node is not None else ())
         self._senders[address] = sender
         sender.attach(self._engine)
         return sender
@@ -219,19 +240,19 @@ class Links:
         if self._provisioner is not None and isinstance(op, Request):
             self._provisioner.forget(self.context.node(op.destination))
 
-    def _wait_for_node(self, op: Request, node: Node) -> None:
-        gate = self._gates.get(op.destination)
+    def _wait_for_node(self, op: Operation, node: Node) -> None:
+        key = op.destination if isinstance(op, Request) else node.address
+        gate = self._gates.get(key)
         new = gate is None
         if gate is None:
-            gate = self._gates[op.destination] = Gate(node)
+            gate = self._gates[key] = Gate(node)
         op.owner = gate
         gate.waiting[id(op)] = op
         if new and self._provisioner is not None:
-            self._provisioner.ensure(node.declare,
-                                     lambda error: self._open_gate(op.destination, error))
+            self._provisioner.ensure(node.declare, lambda error: self._open_gate(key, error))
 
-    def _open_gate(self, destination: Destination, error: BaseException | None) -> None:
-        gate = self._gates.pop(destination, None)
+    def _open_gate(self, key: Destination | str, error: BaseException | None) -> None:
+        gate = self._gates.pop(key, None)
         if gate is None:
             return
         for op in list(gate.waiting.values()):
@@ -270,32 +291,48 @@ class Links:
         if subscription.stopping:
             return
         if error is None:
+            self._retries.pop(subscription, None)
             self._attach_receivers(subscription, nodes)
             return
         subscription.last_error = error
-        if isinstance(error, exceptions.LinkFailed) and self._alive:
-            delay = self._retry.delay(self._scheduler.rng)
+        if isinstance(error, exceptions.AuthenticationFailed):
+            subscription.refused(error)
+        elif not isinstance(error, exceptions.LinkFailed):
+            return
+        if self._alive:
+            retry = self._retries.get(subscription, self._retry)
+            delay = retry.delay(self._scheduler.rng)
+            self._retries[subscription] = retry.spent()
             LOG.error("Can't subscribe: %s; again in %.1f s", error, delay)
             self._coming[subscription] = self._scheduler.call_later(
                 delay, lambda: self._again(subscription))
 
     def _again(self, subscription: Subscription) -> None:
         del self._coming[subscription]
-        if not subscription.stopping:
+        if subscription.stopping:
+            self._retries.pop(subscription, None)
+        else:
             self.subscribe(subscription)
 
     def _attach_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
+        subscription.limit = self._most(subscription)
         for node in nodes:
             self._names += 1
             subscription.add(Receiver(
                 self._scheduler, self.context.host, self._retry, node,
                 f"receive.{self._names}.{node.address}", self._sessions.for_receiver,
-                subscription.credit, subscription.sink, subscription.changed,
+                subscription.allowed, subscription.sink, subscription.changed,
                 self._prepare,
                 accept_early=subscription.batched and not self.context.profile.stores,
                 echoes=self.context.profile.echoes))
         for receiver in subscription.receivers:
             receiver.attach(self._engine)
+
+    def _most(self, subscription: Subscription) -> int | None:
+        """Messages that may be locked for one link; a batch has to be had as a whole."""
+        if not self.context.profile.locks or subscription.batched:
+            return None
+        return self._settings.servicebus_credit
 
     def _prepare(self, node: Node, attach: Callable[[], None]) -> None:
         """Before a link is attached again: its queue may have been deleted."""
@@ -313,6 +350,8 @@ class Links:
             sender.sweep(now, self._settings.blocked_warning_interval)
             if sender.idle:
                 del self._busy[sender]
+        for gate in list(self._gates.values()):
+            gate.expire(now, self.context.host)
         return bool(self._busy or self._gates)
 
     def purge(self, now: float) -> None:

@@ -25,6 +25,8 @@ from typing import Any, Protocol
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Destination
+from amqp1_driver.addressing.peer import ReplyKind
+from amqp1_driver.addressing.servicebus import split_reply
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.context import BusContext
@@ -215,12 +217,15 @@ class Reply(Operation):
 
     def bind(self, context: BusContext, now: float) -> None:
         address = self.address or ""
+        group: str | None = None
+        if context.profile.reply is ReplyKind.SESSION:
+            address, group = split_reply(address)
         if self.kind is Kind.HEARTBEAT:
             self.data = codec.encode_heartbeat(address, self.correlation_id,
-                                               self.deadline.ttl_ms(now))
+                                               self.deadline.ttl_ms(now), group)
         else:
             self.data = codec.encode_reply(address, self.correlation_id, self.body,
-                                           gzip=self.gzip)
+                                           gzip=self.gzip, group=group)
         self.generation = context.generation
 
     def complete(self, value: Any = None) -> None:

@@ -101,6 +101,8 @@ class Receiver(Link):
         self._echoes = echoes
         self._stopping = self._stopped = False
         self._questions = Questions(scheduler, self._unanswered)
+        #: why the peer refused or detached the link, until it is attached
+        self.problem: exceptions.AmqpError | None = None
         #: messages that the peer has for this link, as it last said; None: it did not
         self.available: int | None = None
 
@@ -228,10 +230,12 @@ class Receiver(Link):
         grant = self.window.on_attached()
         if grant and self.link is not None:
             self.link.grant(grant)
+        self.problem = None
         self._on_change(self, None)
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self.window.on_detached()
+        self.problem = error
         self._answer_all(True)
         self._on_change(self, error)
 

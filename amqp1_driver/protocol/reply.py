@@ -23,6 +23,7 @@ from typing import Any
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Node
 from amqp1_driver.addressing.peer import ReplyKind
+from amqp1_driver.addressing.servicebus import join_reply
 from amqp1_driver.policy.credit import CreditWindow
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.policy.retry import Retry
@@ -49,13 +50,16 @@ class Replies(Link):
     :param on_ready: told the reply address
     :param on_lost: the link has gone while the connection lives
     :param prepare: makes sure that the node is there, then calls on
+    :param session: of ``node``, where all processes share one; replies wait in it for us, so
+        that the loss of the link costs none
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, kind: ReplyKind,
                  node: Node | None, session: Callable[[], EngineSession], credit: int,
                  on_ready: Callable[[str], None],
                  on_lost: Callable[[exceptions.AmqpError], None],
-                 prepare: Callable[[Callable[[], None]], None]) -> None:
+                 prepare: Callable[[Callable[[], None]], None],
+                 session_id: str | None = None) -> None:
         super().__init__(scheduler, host, retry)
         self.address = node.address if node else "the reply address"
         self.window = CreditWindow(credit)
@@ -69,6 +73,10 @@ class Replies(Link):
         self._on_lost = on_lost
         self._prepare = prepare
         self._attempt = 0
+        self._session_id = session_id
+        self._told = False
+        #: why no replies can be had just now although all else goes; only with a session
+        self.trouble: exceptions.AmqpError | None = None
         #: handed over but not settled yet
         self.unsettled: list[int] = []
 
@@ -149,7 +157,7 @@ class Replies(Link):
         return engine.receiver(
             self._session(), f"reply.{self._attempt}", self._node.address if self._node else None,
             self, settled=self._kind is ReplyKind.VOLATILE,
-            capability=_CAPABILITIES.get(self._kind))
+            capability=_CAPABILITIES.get(self._kind), group=self._session_id)
 
     def _reattach(self) -> None:
         self._timer = None
@@ -161,14 +169,29 @@ class Replies(Link):
 
     def _attached(self) -> None:
         assert self.link is not None
-        self.address = self.link.source
+        if self._session_id is None:
+            self.address = self.link.source
         grant = self.window.on_attached()
         if grant:
             self.link.grant(grant)
         if self.address is None:
             LOG.error("The bus at %s assigned no reply address", self.host)
             return
-        self._on_ready(self.address)
+        self.trouble = None
+        self._ready(self.address)
+
+    def _ready(self, address: str) -> None:
+        if self._session_id is None:
+            self._on_ready(address)
+        elif not self._told:
+            self._told = True
+            self._on_ready(join_reply(address, self._session_id))
+
+    def refused(self, error: exceptions.AmqpError) -> None:
+        """The node for the sessions of all can't be read: calls fail, all else goes on."""
+        self.trouble = error
+        self.fail_waiting(error)
+        self._ready(self.address or "")
 
     def connection_lost(self) -> None:
         super().connection_lost()
@@ -177,6 +200,9 @@ class Replies(Link):
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self.unsettled.clear()
         self.window.on_detached()
-        if was_attached:
+        if self._session_id is not None:
+            if not was_attached or error.condition == "amqp:not-found":
+                self.refused(error)
+        elif was_attached:
             self.fail_waiting(error)
             self._on_lost(error)

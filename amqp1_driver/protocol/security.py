@@ -14,6 +14,7 @@
 
 from typing import Any
 
+from amqp1_driver.addressing.peer import foretold
 from amqp1_driver.options import Host, Settings
 
 #: with credentials, the strongest first; never ANONYMOUS behind a user's back
@@ -25,13 +26,21 @@ def mechanisms(settings: Settings, host: Host) -> tuple[str, ...]:
 
     Those of the option ``sasl_mechanisms``; by default what the credentials in
     the URL allow: a user means a password mechanism, a client certificate
-    EXTERNAL, neither ANONYMOUS.
+    EXTERNAL, neither ANONYMOUS.  ANONYMOUS also where tokens tell later who we are.
     """
     if settings.sasl_mechanisms:
         return tuple(settings.sasl_mechanisms.upper().split())
+    profile = foretold(settings.addressing_mode)
+    if profile is not None and profile.claims:
+        return ("ANONYMOUS",)
     if host.username:
         return _WITH_PASSWORD
     return ("EXTERNAL",) if settings.ssl_cert_file else ("ANONYMOUS",)
+
+
+def anonymous(settings: Settings, host: Host) -> bool:
+    """Whether SASL leaves open who we are."""
+    return mechanisms(settings, host) == ("ANONYMOUS",)
 
 
 def engine_properties(settings: Settings, host: Host,
@@ -53,7 +62,7 @@ def engine_properties(settings: Settings, host: Host,
     if names == ("EXTERNAL",):
         return properties
     properties["x-sasl-mechs"] = " ".join(names)
-    if host.username:
+    if host.username and not anonymous(settings, host):
         properties["x-username"] = host.username
         properties["x-password"] = host.password or ""
     if settings.sasl_config_dir:

@@ -23,12 +23,14 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import Entity
 from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineSender, EngineSession
 from amqp1_driver.protocol.link import Cancellable, Link, Scheduler
 from amqp1_driver.protocol.operation import Kind, Operation, Stage, expired
+from amqp1_driver.protocol.prepare import nothing_there
 from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ class Sender(Link):
         calls on
     :param kind: capability that the target has to have
     :param outcomes: say which outcomes are understood
+    :param premade: what ``address`` stands for, where nobody can declare it: if it is missing,
+        that fails what waits
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
@@ -57,9 +61,11 @@ class Sender(Link):
                  on_returned: Callable[[Operation], None],
                  on_lost: Callable[["Sender"], None] | None = None,
                  prepare: Callable[[Callable[[], None]], None] | None = None,
-                 kind: str = "", outcomes: bool = False) -> None:
+                 kind: str = "", outcomes: bool = False,
+                 premade: tuple[Entity, ...] = ()) -> None:
         super().__init__(scheduler, host, retry)
         self.address = address
+        self._premade = premade
         self._name = name
         self._attempt = 0
         self._session = session
@@ -208,6 +214,11 @@ class Sender(Link):
         self._fail_unsettled(error)
         if self._on_lost is not None:
             self._on_lost(self)
+            return
+        missing = nothing_there(error, self._premade)
+        if missing is not None:
+            for op in self.take_pending():
+                op.fail(missing)
             return
         self.fail_once(error)
 

@@ -16,7 +16,8 @@ import logging
 from collections.abc import Callable
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import Destination
+from amqp1_driver.addressing.base import Destination, Entity
+from amqp1_driver.protocol.prepare import entities, nothing_there
 from amqp1_driver.protocol.questions import Answered
 from amqp1_driver.protocol.receiver import Receiver, Sink
 
@@ -50,7 +51,15 @@ class Subscription:
         self._on_ready = on_ready
         self._on_error = on_error
         self._stalls = self._received = 0
+        #: the most that the bus allows for each link; None: no limit
+        self.limit: int | None = None
+        self._missing: tuple[Entity, ...] = ()
         self.paused = False
+
+    @property
+    def allowed(self) -> int:
+        """Credit of each link, messages."""
+        return self.credit if self.limit is None else min(self.credit, self.limit)
 
     @property
     def stalls(self) -> int:
@@ -91,7 +100,7 @@ class Subscription:
         """Another credit for each link."""
         self.credit = credit
         for receiver in self.receivers:
-            receiver.resize(credit)
+            receiver.resize(self.allowed)
         done(True)
 
     def resemble(self, other: "Subscription") -> bool:
@@ -125,7 +134,23 @@ class Subscription:
             self.last_error = error
         elif all(r.attached for r in self.receivers):
             self.last_error = None
+            self._missing = ()
             self._on_ready()
+        self._look_for_missing()
+
+    def _look_for_missing(self) -> None:
+        """Once the peer has answered for each link: name all that has to be made, once."""
+        if not all(r.attached or r.problem is not None for r in self.receivers):
+            return
+        refused = [(r.node, r.problem) for r in self.receivers if r.problem is not None
+                   and nothing_there(r.problem, entities(r.node.declare)) is not None]
+        gone = tuple(entity for node, _ in refused for entity in entities(node.declare))
+        if not gone or gone == self._missing:
+            return
+        self._missing = gone
+        error = nothing_there(refused[0][1], gone)
+        if error is not None:
+            self.refused(error)
 
     def refused(self, error: BaseException) -> None:
         """The present bus can't provide this subscription."""

@@ -126,6 +126,8 @@ class FakePort:
         self.timers = Timers()
         self.connects: list[Host] = []
         self.disconnects = 0
+        #: where tokens come from, on a bus that wants them
+        self.tokens: Any = None
         self._world = world
 
     def now(self) -> float:
@@ -134,6 +136,9 @@ class FakePort:
     def call_later(self, delay: float, fn: Any) -> Timer:
         assert delay >= 0
         return self.timers.add(self.now() + delay, fn)
+
+    def token_source(self, host: Host) -> Any:
+        return self.tokens
 
     def linger(self) -> None:
         """``run`` calls ``process`` until nothing moves."""

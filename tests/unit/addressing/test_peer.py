@@ -236,10 +236,10 @@ def test_service_bus_is_chosen_by_mode_alone():
 def test_where_replies_are_read():
     def source(mode, product="", version="1.0"):
         profile = choose(peer(product, version), mode)
-        return reply_source(profile, make_addresser(profile, config()), "u-1")
+        return reply_source(profile, make_addresser(profile, config()), "u-1", 2)
 
     assert source("dynamic", "skupper-router") == (None, None)
     node, session = source("dynamic", "RabbitMQ", "4.0.5")
     assert (node.address, session) == ("/queues/openstack%3Areply%3Au-1", None)
     node, session = source("servicebus")
-    assert (node.address, session) == ("openstack--reply", "u-1")
+    assert (node.address, session) == ("openstack--reply", "u-1-2")
