@@ -91,7 +91,6 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     outgoing: Any = None
     collector: Any = None
     transport: Any = None
-    transport: Any = None
     #: whether the operator has asked for proton's trace
     traced = False
 
