@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import Destination, Entity
+from amqp1_driver.addressing.base import Destination, Entity, Node
 from amqp1_driver.protocol.prepare import entities, nothing_there
 from amqp1_driver.protocol.questions import Answered
 from amqp1_driver.protocol.receiver import Receiver, Sink
@@ -145,7 +145,7 @@ class Subscription:
         refused = [(r.node, r.problem) for r in self.receivers if r.problem is not None
                    and nothing_there(r.problem, entities(r.node.declare)) is not None]
         gone = tuple(entity for node, _ in refused for entity in entities(node.declare))
-        if not gone or gone == self._missing:
+        if set(gone) <= set(self._missing):
             return
         self._missing = gone
         error = nothing_there(refused[0][1], gone)
@@ -157,6 +157,16 @@ class Subscription:
         self.last_error = error
         LOG.error("Can't listen on %s: %s", [d.routing_key for d in self.destinations], error)
         self._on_error(error)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What its links read."""
+        return tuple(receiver.node for receiver in self.receivers)
+
+    def leave(self) -> None:
+        """It is going to be stopped: no link is attached again."""
+        for receiver in self.receivers:
+            receiver.leave()
 
     def stop(self, done: Answered) -> None:
         """No new messages, but those that are on their way; see :meth:`Receiver.stop`."""
