@@ -50,6 +50,9 @@ OPTS: list[cfg.Opt] = [
           "an RPC server; more are sent as those are settled."),
     count("notify_server_credit", 100, "Notifications the peer may send ahead to each "
           "subscription."),
+    count("session_window", 0, "Frames that the peer may send ahead on each session, whatever the "
+          "credit of its links: messages that are larger come in pieces. 0: no bound but the "
+          "credit.", minimum=0, max=2147483647),
     count("reply_backlog", 1000, "Replies that may wait unsent before those who reply have to "
           "wait too."),
     count("mailbox_size", 10000, "Operations that may wait for the I/O thread before callers "
@@ -81,6 +84,7 @@ class DeliverySettings:
     reply_link_credit: int
     rpc_server_credit: int
     notify_server_credit: int
+    session_window: int
     reply_backlog: int
     mailbox_size: int
     blocked_warning_interval: float

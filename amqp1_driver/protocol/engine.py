@@ -43,6 +43,7 @@ from amqp1_driver.protocol.engine_link import (
 )
 from amqp1_driver.protocol.engine_link import condition as condition_of
 from amqp1_driver.protocol.ticks import Ticks
+from amqp1_driver.protocol.window import bound
 
 try:
     from amqp1_driver.protocol import fastpath
@@ -93,9 +94,12 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     transport: Any = None
     #: whether the operator has asked for proton's trace
     traced = False
+    #: sending links that have credit, but no room in the window of their session
+    held: dict[Any, None]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.echo = Echo()
+        self.held = {}
         self.links: dict[int, Any] = {}
         self._retired: list[Any] = []
         self._ticks = Ticks()
@@ -115,6 +119,10 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             ticks.passed_over(now)
         if self._retired:
             self._bury()
+        if self.held:
+            held, self.held = self.held, {}
+            for link in held:
+                link.handler.link_credit()
         return ticks.sooner(float(deadline))
 
     def dispatch(self, pn_event: Any) -> None:
@@ -170,6 +178,8 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         self._connection: Any
         properties = dict(properties)
         self._trace = properties.pop("x-trace-protocol", False)
+        self._window = properties.pop("x-session-window", 0)
+        self._max_frame = properties.get("max-frame-size", 0)
         # Container.create_connection() would build pyngus's own class
         self._connection = EngineConnection(pyngus.Container(container), container, self,
                                             properties)
@@ -235,6 +245,9 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         """Begin a session (2.5.1)."""
         session = EngineSession(f"session-{len(self._sessions)}", self._connection)
         self._sessions.append(session)
+        if self._window and self._max_frame:
+            bound(session._pn_session, self._window, self._max_frame)
+            session.bounded = True
         session.open()
         return session
 
@@ -255,19 +268,21 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             pn_link.source.outcomes.put_object(_symbols(*_OUTCOMES))
         properties = {"snd-settle-mode": "settled" if settled else "mixed"}
         self._attach(session, link, handler, (target or "", source or target or ""), properties,
-                     paired)
+                     {"paired": True} if paired else {})
         return link
 
     def receiver(self, session: EngineSession, name: str, source: str | None,
                  handler: ReceiverHandler, *, settled: bool = False,
                  capability: str | None = None, target: str = "",
                  paired: bool = False, kind: str = "",
-                 group: str | None = None) -> EngineReceiver:
+                 group: str | None = None,
+                 properties: tuple[tuple[str, object], ...] = ()) -> EngineReceiver:
         """Attach a receiving link; source None asks for a dynamic node (3.5.3).
 
         :param kind: capability that the source has to have
         :param group: only messages with this group-id, and none of them to others (a session
             of Azure Service Bus)
+        :param properties: of the link
         """
         pn_link = session._pn_session.receiver(name)
         link = EngineReceiver(self._connection, pn_link)
@@ -279,18 +294,20 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             pn_link.source.capabilities.put_object(_symbols(kind))
         if group is not None:
             pn_link.source.filter.put_object({proton.symbol(_SESSION_FILTER): group})
-        properties = {"snd-settle-mode": "settled"} if settled else {}
-        self._attach(session, link, handler, (target or source or "", source), properties, paired)
+        modes = {"snd-settle-mode": "settled"} if settled else {}
+        more = {"paired": True} if paired else dict(properties)
+        self._attach(session, link, handler, (target or source or "", source), modes, more)
         return link
 
     def _attach(self, session: EngineSession, link: Any, handler: LinkHandler,
-                addresses: tuple[str, str | None], properties: dict[str, str],
-                paired: bool) -> None:
+                addresses: tuple[str, str | None], modes: dict[str, str],
+                properties: dict[str, Any]) -> None:
         session._links.add(link)
-        link._setup(handler, self.path)
-        link.configure(addresses[0], addresses[1], None, properties)
-        if paired:
-            link._pn_link.properties = {proton.symbol("paired"): True}
+        link._setup(handler, self.path, session)
+        link.configure(addresses[0], addresses[1], None, modes)
+        if properties:
+            link._pn_link.properties = {proton.symbol(name): value
+                                        for name, value in properties.items()}
         self.path.link(self._connection, link)
         link.open()
 

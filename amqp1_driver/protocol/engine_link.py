@@ -27,6 +27,12 @@ from pyngus import link as pyngus_link
 from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Disposition, Outcome
 from amqp1_driver.protocol import publicpath
+from amqp1_driver.protocol.window import OutgoingWindow
+
+#: bytes that a transfer frame needs beside the message, at most (2.7.5)
+_TRANSFER = 64
+#: of a peer that takes frames of any size
+_UNBOUNDED = 4294967295
 
 
 class LinkHandler(Protocol):
@@ -68,9 +74,12 @@ class _Link:
     connection: Any
     close: Any
 
-    def _setup(self, handler: LinkHandler, path: Any) -> None:
+    def _setup(self, handler: LinkHandler, path: Any, session: "EngineSession") -> None:
         self.handler = handler
         self.path = path
+        self.session = session
+        #: what has come of a message that is larger than the session's window
+        self.pieces: list[bytes] = []
         self.unsettled: dict[int, Any] = {}
         self.next_key = 0
         self.receiving = bool(self._pn_link.is_receiver)
@@ -124,6 +133,7 @@ class _Link:
         self.unsettled.clear()
         if self._connection is None:
             return
+        self._connection.held.pop(self, None)
         if self.asking:
             self.connection.echo.forget(self)
         self.path.unlink(self._connection, self)
@@ -140,14 +150,28 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
         return self.path.credit(self)  # type: ignore[no-any-return]
 
     @property
+    def may_send(self) -> bool:
+        """Whether a message would go out now: there is credit, and room in the peer's window.
+
+        Where only room is missing the owner is told when there may be some again.
+        """
+        if self.path.credit(self) <= 0:
+            return False
+        if self.session.outgoing.open:
+            return True
+        self._connection.held[self] = None
+        return False
+
+    @property
     def target(self) -> str | None:
         return self._pn_link.remote_target.address  # type: ignore[no-any-return]
 
     def transfer(self, data: Encoded, settled: bool) -> Any:
-        """Hand one encoded message to proton.  The caller has seen credit.
+        """Hand one encoded message to proton.  The caller has seen that it may.
 
         :returns: the key under which the outcome is told
         """
+        self.session.outgoing.give(len(data[1]) if type(data) is tuple else len(data))
         return self.path.send(self, data, settled)
 
     def forget(self, key: Any) -> None:
@@ -214,7 +238,18 @@ class EngineSession(pyngus_link._SessionProxy):  # type: ignore[misc]
 
     def __init__(self, name: str, connection: Any) -> None:
         self.ended = False
+        #: whether the incoming window has a bound: then messages may be larger than it
+        self.bounded = False
         super().__init__(name, connection)
+        self._outgoing: OutgoingWindow | None = None
+
+    @property
+    def outgoing(self) -> OutgoingWindow:
+        """The peer's window, once it has told its largest frame."""
+        if self._outgoing is None:
+            largest = self._connection.pn_transport.remote_max_frame_size or _UNBOUNDED
+            self._outgoing = OutgoingWindow(self._pn_session, max(1, largest - _TRANSFER))
+        return self._outgoing
 
     @property
     def links(self) -> int:

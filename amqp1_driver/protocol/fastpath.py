@@ -241,16 +241,32 @@ def _text(pointer: Any) -> str | None:
     return None if pointer == ffi.NULL else ffi.string(pointer).decode("utf-8", "replace")
 
 
+def _bytes(link: Any, size: int) -> bytes:
+    """So much of a message of which more may have to come: makes room in the session's window."""
+    data: bytes = new_bytes(size) if size else b""
+    if size:
+        lib.pn_link_recv(link._pn_link._impl, _from_buffer(data), size)
+    return data
+
+
 def _incoming(link: Any, pointer: Any) -> None:
     size = _pending(pointer)
     impl = link.impl
     if size <= 1 and _aborted(pointer):  # of which proton says that there is one byte
         _settle(pointer)
         _flow(impl, 1)  # it has cost a credit, and the owner never sees it
+        link.pieces.clear()
         return
-    if not _readable(pointer) or _partial(pointer):
+    if not _readable(pointer):
         return
-    if size <= _SCRATCH_SIZE:
+    if _partial(pointer):
+        if size and link.session.bounded:
+            link.pieces.append(_bytes(link, size))
+        return
+    if link.pieces:
+        data = b"".join((*link.pieces, _bytes(link, size)))
+        link.pieces.clear()
+    elif size <= _SCRATCH_SIZE:
         memory, view = link.scratch
         _recv(impl, memory, size)
         data = view[0:size]

@@ -127,10 +127,18 @@ def delivery(link: Any, delivery: Any) -> None:
     if delivery.aborted:
         delivery.settle()
         link._pn_link.flow(1)  # it has cost a credit, and the owner never sees it
+        link.pieces.clear()
         return
-    if not delivery.readable or delivery.partial:
+    if not delivery.readable:
+        return
+    if delivery.partial and not link.session.bounded:
         return
     data = bytes(link._pn_link.recv(delivery.pending) or b"")
+    if delivery.partial:
+        link.pieces.append(data)
+        return
+    data = b"".join((*link.pieces, data))
+    link.pieces.clear()
     link._pn_link.advance()
     key = link.next_key = link.next_key + 1
     settled = bool(delivery.settled)

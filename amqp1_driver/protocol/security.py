@@ -54,6 +54,8 @@ def engine_properties(settings: Settings, host: Host,
         "max-frame-size": settings.max_frame_size,
         "properties": {"product": "amqp1-driver"},
     }
+    if settings.session_window:
+        properties["x-session-window"] = settings.session_window
     if settings.idle_timeout:
         properties["idle-time-out"] = settings.idle_timeout
     if settings.trace:

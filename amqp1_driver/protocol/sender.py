@@ -45,7 +45,7 @@ class Sender(Link):
     :param name: link name, unique on the connection
     :param session: where to open the link
     :param resend_released: see the option
-    :param on_returned: told of operations that nobody took
+    :param on_returned: told of operations that nobody took; True: they are sent again
     :param on_lost: told when the peer refuses or detaches the link, and takes what waits; without
         it the link is attached again for that
     :param prepare: makes sure that the node is there before the link is attached again, then
@@ -58,7 +58,7 @@ class Sender(Link):
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
                  name: str, session: Callable[[], EngineSession], *, resend_released: bool,
-                 on_returned: Callable[[Operation], None],
+                 on_returned: Callable[[Operation], bool],
                  on_lost: Callable[["Sender"], None] | None = None,
                  prepare: Callable[[Callable[[], None]], None] | None = None,
                  kind: str = "", outcomes: bool = False,
@@ -82,6 +82,7 @@ class Sender(Link):
         self.last_used = scheduler.now()
         self.blocked_since: float | None = None
         self._warned_at = 0.0
+        self._reason = ""
 
     # -- application ----------------------------------------------------------
 
@@ -90,7 +91,7 @@ class Sender(Link):
         op.owner = self
         link = self.link
         if (not self.pending and link is not None and self.machine.state is _ATTACHED
-                and link.credit > 0):
+                and link.may_send):
             self._transmit(link, op)
         else:
             self.pending[id(op)] = op
@@ -130,7 +131,7 @@ class Sender(Link):
             return
         if link is None or not self.attached:
             return
-        while pending and link.credit > 0:
+        while pending and link.may_send:
             _, op = pending.popitem(last=False)
             if not op.finished:
                 self._transmit(link, op)
@@ -160,8 +161,8 @@ class Sender(Link):
 
     def _negative(self, op: Operation, disposition: Disposition) -> None:
         reply = op.kind is Kind.REPLY
-        if disposition.outcome is Outcome.RELEASED:
-            self._on_returned(op)
+        if disposition.outcome is Outcome.RELEASED and self._on_returned(op):
+            return
         now = self.scheduler.now()
         decision = decide(disposition, resend_released=self._resend_released, retry=op.retry,
                           expired=op.deadline.expired(now), host=self.host, address=op.address,
@@ -259,14 +260,24 @@ class Sender(Link):
 
     # -- credit ----------------------------------------------------------------
 
+    @property
+    def _why(self) -> str:
+        """What keeps the peer from taking messages, in words."""
+        if self.link is not None and self.link.credit > 0:
+            self._reason = "the peer has closed its session's window, as RabbitMQ does in an alarm"
+        else:
+            self._reason = "the peer grants no credit"
+        return self._reason
+
     def _block(self) -> None:
         self.blocked_since = self._warned_at = self.scheduler.now()
 
     def _unblock(self) -> None:
         since, self.blocked_since = self.blocked_since, None
         if since is not None and self._warned_at > since:
-            LOG.info("Sending to %s on %s goes on: blocked for %.1f s by missing credit",
-                     self.address or "any address", self.host, self.scheduler.now() - since)
+            LOG.info("Sending to %s on %s goes on: blocked for %.1f s (%s)",
+                     self.address or "any address", self.host, self.scheduler.now() - since,
+                     self._reason)
 
     def sweep(self, now: float, warn_after: float) -> None:
         """Coarse timer: warn of missing credit, end what nobody waits for."""
@@ -275,9 +286,9 @@ class Sender(Link):
             self._unblock()
         if self.blocked_since is not None and now - self._warned_at >= warn_after:
             self._warned_at = now
-            LOG.warning("%d message(s) to %s on %s blocked since %.1f s: the peer grants no "
-                        "credit", len(self.pending), self.address or "any address", self.host,
-                        now - self.blocked_since)
+            LOG.warning("%d message(s) to %s on %s blocked since %.1f s: %s",
+                        len(self.pending), self.address or "any address", self.host,
+                        now - self.blocked_since, self._why)
         for op in [op for op in self.pending.values() if op.deadline.expired(now)]:
             self.pending.pop(id(op), None)
             op.fail(expired(op, self.host))
