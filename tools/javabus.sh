@@ -27,8 +27,9 @@ BUS is artemis or brokerj.
   javabus.sh stop BUS PORT [--wipe] clean shutdown; --wipe forgets what is stored as well
   javabus.sh version BUS            prints the version
 
-JAVABUS_ARGS: further arguments of java, as -Dopenstack.full=1M for the limits
-that are named in tools/javabus. JAVABUS_START_TIMEOUT: seconds (60).
+JAVABUS_FULL: bytes from which on a queue is full (104857600). JAVABUS_ARGS: further
+arguments of java, as -Dopenstack.expiry=1000 for what tools/javabus/broker.xml
+names. JAVABUS_START_TIMEOUT: seconds (60).
 Below ${AMQP1_CACHE:-~/.cache/amqp1-driver}/javabus. Needs java (11 or newer) and
 mvn, which knows the repository or the mirror of this machine.
 USAGE
@@ -37,6 +38,7 @@ USAGE
 die() { printf 'javabus.sh: %s\n' "$*" >&2; exit 1; }
 
 CONFIG=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/javabus
+FULL=${JAVABUS_FULL:-104857600}
 CACHE=${AMQP1_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/amqp1-driver}/javabus
 GET=org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get
 
@@ -126,13 +128,13 @@ prepare_artemis() {
         printf '\nadmin = admin\n' >> "$NODE/etc/artemis-roles.properties"
     fi
     cp "$CONFIG/broker.xml" "$NODE/etc/broker.xml"
-    PROPERTIES=(-Damqp.host=127.0.0.1 "-Damqp.port=$1" "-Dadmin.port=$ADMIN" -XX:+UseSerialGC
+    PROPERTIES=(-Damqp.host=127.0.0.1 "-Damqp.port=$1" "-Dadmin.port=$ADMIN" "-Dopenstack.full=$FULL" -XX:+UseSerialGC
         -Xms64M -Xmx512M --add-opens java.base/jdk.internal.misc=ALL-UNNAMED)
     RUN=(env "JAVA_ARGS=${PROPERTIES[*]} ${JAVABUS_ARGS:-}" "ARTEMIS_INSTANCE=$NODE" "$NODE/bin/artemis" run)
 }
 
 prepare_brokerj() {
-    cp "$CONFIG/broker.json" "$NODE/broker.json"
+    sed "s/104857600/$FULL/" "$CONFIG/broker.json" > "$NODE/broker.json"
     read -r -a PROPERTIES <<< "${JAVABUS_ARGS:-}"
     RUN=(java -XX:+UseSerialGC -Xms64M -Xmx512M -XX:MaxDirectMemorySize=512M -Dqpid.port.host=127.0.0.1
         "-Dqpid.amqp_port=$1" "-Dqpid.http_port=$ADMIN" "-DQPID_HOME=$HOME_OF" "-DQPID_WORK=$NODE"
