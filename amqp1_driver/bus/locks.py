@@ -27,12 +27,13 @@ from collections.abc import Callable
 
 from .behaviour import Schedule
 from .counters import Counters
-from .links import Consumer, Outcome, rejected
+from .links import Consumer, Outcome
 from .messages import annotate
 from .primitives import write_long, write_string, write_timestamp
 from .queues import Entry, Limits, Queue
+from .tracking import refused
 
-LOST = rejected(
+LOST = refused(
     "com.microsoft:message-lock-lost",
     "The lock supplied is invalid. Either the lock expired, or the message has already been "
     "removed from the queue.",

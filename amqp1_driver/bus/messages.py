@@ -41,6 +41,7 @@ DELIVERY_ANNOTATIONS = 0x71
 MESSAGE_ANNOTATIONS = 0x72
 PROPERTIES = 0x73
 APPLICATION_PROPERTIES = 0x74
+_DATA, _FOOTER = 0x75, 0x78
 #: Sections before the body, in their order.
 _BEFORE_BODY = (
     HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES,
@@ -126,6 +127,41 @@ def _read_property(data: bytes, field: int) -> str | None:
             return None
         at = value_end(data, value)
     return None
+
+
+def unbatch(data: bytes) -> list[bytes]:
+    """The messages in a batch of the service's format 0x80013700, or the message itself.
+
+    Proton does not tell the format of a transfer. A body of nothing but data sections that are
+    well-formed messages, each and all, is taken for a batch: no other body looks like that.
+    """
+    found = []
+    at = 0
+    try:
+        while at < len(data):
+            code, value = read_descriptor(data, at)
+            at = value_end(data, value)
+            if code == _DATA:
+                found.append(read_bytes(data[value:at]) or b"")
+            elif found or code not in _BEFORE_BODY:
+                return [data]
+        if found and all(map(_is_message, found)):
+            return found
+    except Malformed:
+        pass
+    return [data]
+
+
+def _is_message(data: bytes) -> bool:
+    """True for sections of a message in their order, with a body; may raise Malformed."""
+    at = last = 0
+    while at < len(data):
+        code, value = read_descriptor(data, at)
+        if not max(last, HEADER) <= code <= _FOOTER:
+            return False
+        last = code
+        at = value_end(data, value)
+    return last >= _DATA
 
 
 def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -> bytes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .behaviour import Behaviour
 from .cbs import Claims, ClaimsNode
@@ -27,20 +28,27 @@ from .counters import Counters
 from .endpoints import Endpoints
 from .entities import Entities
 from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
-from .links import rejected as reject
 from .locks import LOST, Lock, LockQueue
 from .management import ManagementNode
-from .messages import read_group_id, read_header
+from .messages import read_group_id, read_header, unbatch
 from .namespace import Namespace
 from .primitives import Malformed
 from .requests import RequestNode
 from .sas import LISTEN, SEND, resource
 from .sessions import Session, SessionQueue
-from .tracking import tracked
+from .tracking import refused, tracked
 
 CBS = "$cbs"
 _MANAGEMENT = "/$management"
 _DEAD_LETTERS = "/$deadletterqueue"
+
+
+class _Incoming(NamedTuple):
+    """A message to be stored; ``expiry`` by the bus's clock, None = never."""
+
+    data: bytes
+    expiry: float | None
+    session_id: str | None
 
 
 class ServiceBus(Behaviour):
@@ -175,25 +183,27 @@ class ServiceBus(Behaviour):
         size = len(transfer.data)
         if size > self.max_message_size:
             what = f"The message has {size} bytes, {self.max_message_size} are allowed."
-            transfer.settle(reject("amqp:link:message-size-exceeded", tracked(what)))
+            transfer.settle(refused("amqp:link:message-size-exceeded", tracked(what)))
             return
         try:
-            header = read_header(transfer.data)
-            session_id = read_group_id(transfer.data)
+            messages = [self._read(data) for data in unbatch(transfer.data)]
         except Malformed as exc:
-            transfer.settle(reject("amqp:decode-error", str(exc)))
+            transfer.settle(refused("amqp:decode-error", str(exc)))
             return
-        if session_id is None and any(isinstance(queue, SessionQueue) for queue in node):
+        with_sessions = any(isinstance(queue, SessionQueue) for queue in node)
+        if with_sessions and any(message.session_id is None for message in messages):
             what = "The SessionId was not set on a message, and the entity requires sessions."
-            transfer.settle(reject("amqp:not-allowed", tracked(what)))
+            transfer.settle(refused("amqp:not-allowed", tracked(what)))
             return
-        expiry = self.clock() + header.ttl_ms / 1000 if header.ttl_ms else None
         transfer.settle(ACCEPTED)
-        for queue in node:
-            if isinstance(queue, SessionQueue):
-                queue.store(session_id or "", transfer.data, expiry)
-            else:
-                queue.store(transfer.data, expiry)
+        for message in messages:
+            for queue in node:
+                _store(queue, message)
+
+    def _read(self, data: bytes) -> _Incoming:
+        ttl_ms = read_header(data).ttl_ms
+        expiry = self.clock() + ttl_ms / 1000 if ttl_ms else None
+        return _Incoming(data, expiry, read_group_id(data))
 
     def flow(self, consumer: Consumer) -> None:
         """Deliver what waited for this credit."""
@@ -215,6 +225,13 @@ class ServiceBus(Behaviour):
     def depth(self, address: str) -> int:
         """Messages held by a queue, a subscription, a dead-letter queue or all of a topic."""
         return self._entities.depth(address)
+
+
+def _store(queue: LockQueue | SessionQueue, message: _Incoming) -> None:
+    if isinstance(queue, SessionQueue):
+        queue.store(message.session_id or "", message.data, message.expiry)
+    else:
+        queue.store(message.data, message.expiry)
 
 
 def _take(queue: LockQueue | SessionQueue, consumer: Consumer) -> LockQueue:
