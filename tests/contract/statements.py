@@ -361,6 +361,11 @@ FLOW: Table = {
         "test_the_credit_of_a_listener_for_batches_is_never_below_two_of_them"),
     "the backlog that the bus reports is told": (
         "test_a_bus_that_does_not_tell_has_no_backlog",),
+    "a small session window lets large messages through": (
+        "test_messages_that_are_larger_than_the_sessions_window_come_whole",),
+    "a full target slows only its own senders": (
+        "test_a_full_target_holds_up_no_other",
+        "test_senders_to_a_full_target_fail_at_their_deadline_unsent",),
     "wrong use is an error that says so": (
         "test_no_credit_at_all_is_an_error_that_tells_of_pause",
         "test_a_server_that_was_not_started_is_an_error",

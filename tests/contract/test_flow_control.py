@@ -181,3 +181,51 @@ def test_listeners_that_follow_each_other_get_all_in_order(broker, make_app):
     thread.join(PATIENCE)
     listener.cleanup()
     assert (got, seen.empty()) == (list(range(300)), True)
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_messages_that_are_larger_than_the_sessions_window_come_whole(bus, make_app, window):
+    app = make_app(bus.address, session_window=window, max_frame_size=16384)
+    app.server(Endpoint())
+    client = app.client()
+    for size in (1048576, 10, 1048576):
+        assert client.call({}, "echo", value="x" * size) == "x" * size
+
+
+# -- a full target ----------------------------------------------------------------------
+
+
+def full(broker, app, senders: int):
+    """A queue that takes nothing, with so many threads that wait to send to it."""
+    broker.pause_credit("unicast.openstack.full.info")
+    transport = app.notification_transport()
+    waiting = [app.later(app.notify, number, topic="full", transport=transport, retry=0)
+               for number in range(senders)]
+    app.notify("so that they wait", topic="other", transport=transport)
+    return transport, waiting
+
+
+def test_a_full_target_holds_up_no_other(broker, make_app):
+    app = make_app(broker.address, default_notify_timeout=60)
+    app.listener(Events(), topic="other")
+    counted = []
+    for senders in (0, 20):
+        transport, waiting = full(broker, app, senders)
+        before = broker.counters.messages_in
+        for number in range(100):
+            app.notify(number, topic="other", transport=transport)
+        counted.append(broker.counters.messages_in - before)
+        assert [future.done() for future in waiting] == [False] * senders
+    assert counted == [100, 100]
+    broker.resume_credit("unicast.openstack.full.info")
+    for future in waiting:
+        assert future.result(PATIENCE) is None
+
+
+def test_senders_to_a_full_target_fail_at_their_deadline_unsent(broker, make_app):
+    app = make_app(broker.address, default_notify_timeout=0.5)
+    _, waiting = full(broker, app, 3)
+    for future in waiting:
+        with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="credit"):
+            future.result(PATIENCE)
+    assert broker.queue_depth("unicast.openstack.full.info") == 0

@@ -67,6 +67,34 @@ def test_a_slow_queue_that_uses_up_the_credit_holds_up_no_other(make):
     assert (fast.future.done, fast.future.error) == (True, None)
 
 
+def frames(world, topic, count):
+    """How many frames it takes, in both directions, to send so many messages one by one."""
+    before = len(world.peer.log)
+    ops = [world.cast(topic, server="s") for _ in range(count)]
+    assert [op.future.error for op in ops] == [None] * count
+    assert all(op.future.done for op in ops)
+    return len(world.peer.log) - before
+
+
+def test_with_one_of_two_targets_full_sending_to_the_other_takes_no_more(path):
+    """A transfer and its outcome each, and now and then a flow: by relay or over its own link."""
+    world, _ = rabbitmq(path)
+    world.start()
+    world.cast("fast", server="s")
+    by_relay = frames(world, "fast", 200)
+    full = queue("full")
+    world.peer.override(None).expect_transfer(address=full).hold()
+    relay = next(link for link in world.peer.links
+                 if link.client_sends and link.attach.target.address is None)
+    relay.window = 0  # what is not confirmed uses it up
+    reactions.grant(relay, 5)
+    blocked = [world.cast("full", server="s", timeout=600) for _ in range(50)]
+    world.cast("fast", server="s")  # gets a link of its own
+    over_its_own = frames(world, "fast", 200)
+    assert [op.future.done for op in blocked] == [False] * 50
+    assert (by_relay, over_its_own) == (404, 404)
+
+
 def test_a_queue_keeps_the_link_that_it_has_got(make):
     world = make()
     for _ in range(2):
