@@ -125,6 +125,7 @@ class BusProfile:
     :param durable: the durable header makes a difference.
     :param vhost_prefix: what a virtual host's name has in front in the Open frame.
     :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
+    :param news: seconds until all of it has heard of a new reader, where it is a mesh.
     :param echoes: it answers a Flow frame that asks for an echo (proton's peers do not).
     :param premade: nobody can declare anything: what is missing is an error, not yet to come.
     :param claims: a token must be put for each node before links to it are opened, unless
@@ -148,6 +149,7 @@ class BusProfile:
     pools: bool = False
     durable: bool = False
     stores: bool = True
+    news: float = 0.0
     premade: bool = False
     claims: bool = False
     locks: bool = False
@@ -156,8 +158,8 @@ class BusProfile:
     vhost_prefix: str = ""
 
 
-def _router(name: str) -> BusProfile:
-    return BusProfile(name=name, addressing="routable", stores=False)
+def _router(name: str, *, news: float) -> BusProfile:
+    return BusProfile(name=name, addressing="routable", stores=False, news=news)
 
 
 def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
@@ -197,9 +199,9 @@ SERVICE_BUS = BusProfile(
 # serves a peer that does not tell its version.
 _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
     # Routers have named links: by its credit a router says whether anyone is there.
-    "qpid-dispatch-router": (((), _router("qpid-dispatch")),),
-    "skupper-router": (((), _router("skupper-router")),),
-    "amqp1-bus-router": (((), _router("embedded router")),),
+    "qpid-dispatch-router": (((), _router("qpid-dispatch", news=1.0)),),
+    "skupper-router": (((), _router("skupper-router", news=1.0)),),
+    "amqp1-bus-router": (((), _router("embedded router", news=0.0)),),
     "amqp1-bus-broker": (((), BusProfile(name="embedded broker", pools=True)),),
     # qpidd accepts and drops what goes to an unknown node by the anonymous terminus: right
     # for replies that nobody waits for any more, wrong for everything else.

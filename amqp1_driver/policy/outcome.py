@@ -22,6 +22,7 @@ from amqp1_driver.exceptions import (
     DeliveryRejected,
     DeliveryReleased,
     InDoubt,
+    nobody_there,
 )
 from amqp1_driver.policy.retry import Retry
 
@@ -78,9 +79,13 @@ def decide(
     resend_released: bool,
     retry: Retry,
     expired: bool,
+    for_whoever: bool = False,
     **fields: Any,
 ) -> Decision:
     """What to do after ``disposition``.
+
+    for_whoever: the message is for all who are there, be it nobody (a fanout): that nobody took
+    it is no failure.
 
     Only a message that certainly was not processed, and may be taken by somebody later, is
     ever sent again: RELEASED, and MODIFIED without delivery-failed and undeliverable-here;
@@ -89,7 +94,7 @@ def decide(
     fields: host, address, message_id for the error.
     """
     error = _error(disposition, fields)
-    if error is None:
+    if error is None or (for_whoever and nobody_there(error)):
         return DONE
     resend = resend_released and _untouched(disposition) and not expired and not retry.exhausted
     return Decision(Action.RESEND if resend else Action.FAIL, error)

@@ -16,13 +16,14 @@ Chooses the sender for a message, has nodes declared first where the bus wants
 that, spreads receivers over sessions, and tidies up.  Lives on the I/O thread.
 """
 
+import dataclasses
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import Destination, Node
+from amqp1_driver.addressing.base import Destination, Node, Service
 from amqp1_driver.addressing.peer import reply_target
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
@@ -230,10 +231,30 @@ class Links:
                         prepare=partial(self._prepare, node) if node is not None else None,
                         kind=node.capability if node is not None else "",
                         outcomes=profile.outcomes,
-                        premade=entities(node.declare) if node is not None else ())
+                        premade=entities(node.declare) if node is not None else (),
+                        on_waiting=self._waits if address is not None and not profile.stores
+                        and profile.anonymous_replies else None)
         self._senders[address] = sender
         sender.attach(self._engine)
         return sender
+
+    def _waits(self, sender: Sender, op: Operation) -> None:
+        """No credit on a router: nobody reads there, or the news of it has not come yet.
+
+        A fanout does not wait for its first reader. The relay says at once whether there is one.
+        """
+        if op.for_whoever:
+            known = sender.made_at + self.context.profile.news
+            self._scheduler.call_later(max(0.0, known - self._scheduler.now()),
+                                       lambda: self._relay(sender, op))
+
+    def _relay(self, sender: Sender, op: Operation) -> None:
+        if op.owner is sender and sender.withdraw(op):
+            relay = self._senders.get(None)
+            if relay is None or relay.machine.state is LinkState.DETACHED:
+                relay = self._attach_sender(None)
+            self._busy[relay] = None
+            relay.submit(op)
 
     def _returned(self, op: Operation) -> None:
         """Nobody took it: its queue may have been deleted since it was declared."""
@@ -316,6 +337,11 @@ class Links:
 
     def _attach_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
         subscription.limit = self._most(subscription)
+        # where the outcome is the receiver's, it comes when the last of all has settled: one
+        # with all its threads at work would keep the sender of a fanout waiting
+        early = set() if self.context.profile.stores else {
+            self.context.addresser.target(dataclasses.replace(d, fanout=True)).address
+            for d in subscription.destinations if d.service is Service.RPC}
         for node in nodes:
             self._names += 1
             subscription.add(Receiver(
@@ -323,7 +349,8 @@ class Links:
                 f"receive.{self._names}.{node.address}", self._sessions.for_receiver,
                 subscription.allowed, subscription.sink, subscription.changed,
                 self._prepare,
-                accept_early=subscription.batched and not self.context.profile.stores,
+                accept_early=node.address in early
+                or (subscription.batched and not self.context.profile.stores),
                 echoes=self.context.profile.echoes))
         for receiver in subscription.receivers:
             receiver.attach(self._engine)

@@ -123,6 +123,9 @@ class Operation:
     #: the mailbox calls this when the loop is gone
     abort = fail
 
+    #: for all who are there, be it nobody
+    for_whoever = False
+
     @property
     def where(self) -> str | None:
         """Where it goes, for errors."""
@@ -163,6 +166,10 @@ class Request(Operation):
         self.generation = context.generation
         ttl_ms = self.deadline.ttl_ms(now) if self.ttl else 0
         self.data = template.request(self.message_id, self.body, ttl_ms, self.gzip)
+
+    @property
+    def for_whoever(self) -> bool:  # type: ignore[override]  # a constant for the others
+        return self.destination.fanout and self.kind is Kind.CAST and not self.mandatory
 
     @property
     def where(self) -> str | None:

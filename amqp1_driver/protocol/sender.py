@@ -54,6 +54,7 @@ class Sender(Link):
     :param outcomes: say which outcomes are understood
     :param premade: what ``address`` stands for, where nobody can declare it: if it is missing,
         that fails what waits
+    :param on_waiting: told of each operation that has to wait for credit
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, address: str | None,
@@ -62,7 +63,8 @@ class Sender(Link):
                  on_lost: Callable[["Sender"], None] | None = None,
                  prepare: Callable[[Callable[[], None]], None] | None = None,
                  kind: str = "", outcomes: bool = False,
-                 premade: tuple[Entity, ...] = ()) -> None:
+                 premade: tuple[Entity, ...] = (),
+                 on_waiting: Callable[["Sender", Operation], None] | None = None) -> None:
         super().__init__(scheduler, host, retry)
         self.address = address
         self._premade = premade
@@ -75,6 +77,8 @@ class Sender(Link):
         self._prepare = prepare
         self._kind = kind
         self._outcomes = outcomes
+        self._on_waiting = on_waiting
+        self.made_at = scheduler.now()
         self.link: EngineSender | None = None
         self.pending: OrderedDict[int, Operation] = OrderedDict()
         self.delayed: dict[int, tuple[Operation, Cancellable]] = {}
@@ -97,6 +101,12 @@ class Sender(Link):
             self.pending[id(op)] = op
             if self.attached and self.blocked_since is None:
                 self._block()
+            if self._on_waiting is not None:
+                self._on_waiting(self, op)
+
+    def withdraw(self, op: Operation) -> bool:
+        """Take back what waits, unless messages under way show that somebody reads."""
+        return not self.unsettled and self.pending.pop(id(op), None) is not None
 
     def cancel(self, op: Operation) -> None:
         """The caller has given up; it has its error already."""
@@ -161,14 +171,17 @@ class Sender(Link):
 
     def _negative(self, op: Operation, disposition: Disposition) -> None:
         reply = op.kind is Kind.REPLY
-        if disposition.outcome is Outcome.RELEASED and self._on_returned(op):
+        if (disposition.outcome is Outcome.RELEASED and not op.for_whoever
+                and self._on_returned(op)):
             return
         now = self.scheduler.now()
         decision = decide(disposition, resend_released=self._resend_released, retry=op.retry,
-                          expired=op.deadline.expired(now), host=self.host, address=op.address,
-                          message_id=op.message_id)
+                          expired=op.deadline.expired(now), for_whoever=op.for_whoever,
+                          host=self.host, address=op.address, message_id=op.message_id)
         error = decision.error
-        assert error is not None
+        if error is None:
+            op.accepted()
+            return
         # a reply may outrun the news of its address in a mesh: one more try is safe
         again = decision.action is Action.RESEND or (reply and op.retry.may_retry(error))
         delay = op.retry.delay(self.scheduler.rng)

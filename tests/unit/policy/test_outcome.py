@@ -90,3 +90,19 @@ def test_a_modification_carries_its_flags():
     assert (error.failed, error.undeliverable) == (True, False)
     error = choose(Disposition(Outcome.MODIFIED, undeliverable=True)).error
     assert (error.failed, error.undeliverable) == (False, True)
+
+
+@pytest.mark.parametrize(("disposition", "action"), [
+    (RELEASED, Action.DONE),
+    (Disposition(Outcome.REJECTED, condition="amqp:not-found"), Action.DONE),
+    (Disposition(Outcome.REJECTED, condition="amqp:not-allowed"), Action.FAIL),
+    (Disposition(Outcome.REJECTED), Action.FAIL),
+    (Disposition(Outcome.MODIFIED, failed=True), Action.FAIL),
+    (Disposition(Outcome.IN_DOUBT), Action.FAIL),
+    (Disposition(Outcome.ACCEPTED), Action.DONE),
+], ids=str)
+def test_that_nobody_took_what_is_for_whoever_is_there_is_no_failure(disposition, action):
+    decision = choose(disposition, for_whoever=True)
+    assert (decision.action, decision.error is None) == (action, action is Action.DONE)
+    if action is Action.DONE and disposition.outcome is not Outcome.ACCEPTED:
+        assert choose(disposition, resend_released=False).action is Action.FAIL
