@@ -80,16 +80,19 @@ amqp1_setup test
 BIN=$VENV/bin
 export BIN
 TABLE+=("$(printf '%-34s %-7s %6d s' set-up passed "$SECONDS")")
+DEVSTACK=(devstack/settings devstack/plugin.sh devstack/lib/* tests/devstack/*.sh)
 mapfile -t OTHERS < <(test_folders unit)
 
 step "lint: ruff" 120 "$BIN/ruff" check .
 step "types: mypy --strict" 300 "$BIN/mypy" --strict amqp1_driver
 step "layers: import-linter" 120 "$BIN/lint-imports"
 if command -v shellcheck >/dev/null; then
-    step "lint: shellcheck" 120 shellcheck -x tools/*.sh .ci/run
+    step "lint: shellcheck" 120 shellcheck -x -s bash tools/*.sh .ci/run "${DEVSTACK[@]}"
 else
-    say "shellcheck is not there: tools/ not linted"
+    say "shellcheck is not there: tools/ and devstack/ not linted"
 fi
+# E006 is the length of lines, as devstack itself has it
+step "lint: bashate" 60 "$BIN/bashate" -i E006 -e E042 "${DEVSTACK[@]}"
 rm -f .coverage .coverage.*
 step "unit tests" 600 "$BIN/python" -m pytest -q --cov=amqp1_driver --cov-branch --cov-report= tests/unit
 step "branch coverage of pure modules" 60 \
