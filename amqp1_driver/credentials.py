@@ -17,6 +17,7 @@ Lives on the I/O thread; the function is called on threads of its own, since it 
 some service to make the token.
 """
 
+import importlib.util
 import logging
 import time
 from collections.abc import Callable
@@ -24,13 +25,31 @@ from functools import partial
 from typing import Any
 
 from amqp1_driver.eventloop import EventLoop, offload
-from amqp1_driver.options import Host
+from amqp1_driver.options import Host, InvalidOption, Settings
 from amqp1_driver.policy import tokens
 from amqp1_driver.policy.tokens import Provider, Token
 
 LOG = logging.getLogger(__name__)
 
 Done = Callable[[Token | Exception], None]
+
+
+def check(settings: Settings, hosts: tuple[Host, ...]) -> None:
+    """What the options ask for has to be there when the service starts, not when it connects.
+
+    :raises InvalidOption: a function can't be loaded, or a package is missing
+    """
+    if settings.token_provider:
+        try:
+            tokens.provider(settings.token_provider)
+        except ValueError as error:
+            raise InvalidOption(f"option 'token_provider': {error}") from error
+    wanted = {"transport": ("wsproto", any(settings.websocket(host.port) for host in hosts)),
+              "proxy": ("h11", bool(settings.proxy))}
+    for option, (package, needed) in wanted.items():
+        if needed and importlib.util.find_spec(package) is None:
+            raise InvalidOption(f"option {option!r} needs the package {package}, which the extra "
+                                "'websocket' of this one installs")
 
 
 class KeySource:

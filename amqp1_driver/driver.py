@@ -22,7 +22,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from amqp1_driver import codec, compat, exceptions, options
+from amqp1_driver import codec, compat, credentials, exceptions, options
 from amqp1_driver.addressing.base import Destination, Service
 from amqp1_driver.protocol.operation import Kind
 
@@ -65,6 +65,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         self._settings = options.load(conf, url)
         compat.check_proton(self._settings.sasl_mechanisms)
         self._hosts = options.hosts(url, self._settings)
+        credentials.check(self._settings, self._hosts)
         self._virtual_host = options.virtual_host(url)
         self._exchange = default_exchange or options.default_exchange_for(conf)
         self._rpc: dict[Any, Destination] = {}

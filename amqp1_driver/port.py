@@ -20,19 +20,31 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqp1_driver import exceptions
+from amqp1_driver.addressing.peer import WEBSOCKET_SUBPROTOCOL, foretold
 from amqp1_driver.credentials import KeySource, ProviderSource
-from amqp1_driver.eventloop import ConnectError, EventLoop, TlsError, TlsParameters, Transport
+from amqp1_driver.eventloop import (
+    ConnectError,
+    EventLoop,
+    ProxyParameters,
+    TlsError,
+    TlsParameters,
+    Transport,
+    TransportHandler,
+)
 from amqp1_driver.eventloop.timers import Timer
-from amqp1_driver.options import Host, Settings
+from amqp1_driver.options import Host, Settings, tunnel
 from amqp1_driver.policy import tokens
 from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.external import ExternalSasl
 from amqp1_driver.protocol.security import anonymous, engine_properties, mechanisms
+
+if TYPE_CHECKING:
+    from amqp1_driver.eventloop.websocket import WebSocket
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +55,7 @@ class _Stream:
     def __init__(self, port: "LoopPort", host: Host) -> None:
         self._port: LoopPort | None = port
         self.host = host
-        self.transport: Transport | None = None
+        self.transport: Transport | WebSocket | None = None
         self._leaving = False
 
     def connected(self, description: str) -> None:
@@ -94,6 +106,9 @@ class LoopPort:
         self.virtual_host = virtual_host
         self._verify_name = verify_name
         self._provider: tokens.Provider | None = None
+        proxy = tunnel.proxy(settings.proxy)
+        self._proxy = ProxyParameters(proxy.hostname, proxy.port, proxy.username,
+                                      proxy.password) if proxy is not None else None
         self._stream: _Stream | None = None
         self._tick: Timer | None = None
         self._tick_at = 0.0
@@ -122,12 +137,30 @@ class LoopPort:
     # -- Port --------------------------------------------------------------------
 
     def connect(self, host: Host) -> None:
-        tls = self._tls_parameters(host) if self._settings.tls else None
         stream = _Stream(self, host)
-        stream.transport = Transport(self._loop, stream, host.hostname, host.port, tls=tls,
-                                     timeout=self._settings.connect_timeout)
+        if self._settings.websocket(host.port):
+            stream.transport = self._websocket(stream, host)
+        else:
+            tls = self._tls_parameters(host) if self._settings.tls else None
+            stream.transport = self._transport(stream, host, tls)
         self._stream = stream
         stream.transport.start()
+
+    def _transport(self, handler: TransportHandler, host: Host,
+                   tls: TlsParameters | None) -> Transport:
+        return Transport(self._loop, handler, host.hostname, host.port, tls=tls,
+                         proxy=self._proxy, timeout=self._settings.connect_timeout)
+
+    def _websocket(self, stream: _Stream, host: Host) -> "WebSocket":
+        # late: it needs packages that few want
+        from amqp1_driver.eventloop.websocket import WebSocket
+
+        profile = foretold(self._settings.addressing_mode)
+        names = (profile.subprotocol if profile is not None else WEBSOCKET_SUBPROTOCOL,)
+        socket = WebSocket(self._loop, stream, host.hostname, host.port,
+                           self._settings.websocket_path, names, self._settings.connect_timeout)
+        socket.transport = self._transport(socket, host, self._tls_parameters(host))
+        return socket
 
     def disconnect(self) -> None:
         stream, self._stream = self._stream, None

@@ -32,6 +32,8 @@ from amqp1_driver.addressing.servicebus import ServiceBusAddresser, split_reply
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 RABBITMQ_VHOST_PREFIX = "vhost:"
+#: of AMQP over WebSocket, by the OASIS binding
+WEBSOCKET_SUBPROTOCOL = "amqp"
 _CHANNELS = 65536  # of a bus that is not known to allow fewer sessions
 
 
@@ -133,6 +135,7 @@ class BusProfile:
     :param locks: a message is locked for a time once it has left its queue, so that no more may
         be asked for than are worked on soon.
     :param one_session: all links are on one session as long as it has room.
+    :param subprotocol: name of AMQP in the request for a WebSocket.
     """
 
     name: str
@@ -154,6 +157,7 @@ class BusProfile:
     claims: bool = False
     locks: bool = False
     one_session: bool = False
+    subprotocol: str = WEBSOCKET_SUBPROTOCOL
     echoes: bool = False
     vhost_prefix: str = ""
 
@@ -192,6 +196,7 @@ SERVICE_BUS = BusProfile(
     claims=True,
     locks=True,
     one_session=True,
+    subprotocol="AMQPWSB10",
 )
 
 

@@ -27,6 +27,7 @@ from amqp1_driver.eventloop.resolver import offload, resolve
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
 from amqp1_driver.eventloop.transport import Transport, TransportHandler
+from amqp1_driver.eventloop.tunnel import ProxyParameters
 
 __all__ = [
     "Cancelled",
@@ -37,6 +38,7 @@ __all__ = [
     "LoopClosed",
     "Mailbox",
     "MailboxFull",
+    "ProxyParameters",
     "Timer",
     "TimerQueue",
     "TlsEngine",

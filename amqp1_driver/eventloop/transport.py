@@ -29,6 +29,7 @@ from amqp1_driver.eventloop.errors import (
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
+from amqp1_driver.eventloop.tunnel import ProxyParameters, Tunnel, TunnelError
 
 if TYPE_CHECKING:
     import socket
@@ -70,6 +71,7 @@ class State(enum.Enum):
     NEW = "not started"
     RESOLVING = "looking up the host name"
     CONNECTING = "connecting"
+    TUNNEL = "waiting for the proxy"
     HANDSHAKE = "waiting for the TLS handshake"
     OPEN = "open"
     CLOSED = "closed"
@@ -90,14 +92,18 @@ class Transport:
         port: int,
         *,
         tls: TlsParameters | None = None,
+        proxy: ProxyParameters | None = None,
         timeout: float,
     ) -> None:
-        """``timeout``: seconds for everything until connected() is called."""
+        """``timeout``: seconds for everything until connected() is called. ``proxy``: the way
+        to the host, whose name then only the proxy looks up."""
         self._loop = loop
         self._handler = handler
         self._host = host
         self._port = port
         self._tls = tls
+        self._proxy = proxy
+        self._tunnel: Tunnel | None = None
         self._timeout = timeout
         self._state = State.NEW
         self._deadline = 0.0
@@ -129,7 +135,10 @@ class Transport:
         self._loop.attach(self)
         self._deadline = self._loop.now() + self._timeout
         self._timer = self._loop.call_at(self._deadline, self._on_timeout)
-        work = functools.partial(_prepare, self._host, self._port, self._tls)
+        next_hop = (self._host, self._port)
+        if self._proxy is not None:
+            next_hop = (self._proxy.host, self._proxy.port)
+        work = functools.partial(_prepare, *next_hop, self._tls)
         try:
             resolver.offload(work, functools.partial(self._loop.post, self._on_prepared))
         except RuntimeError as exc:  # out of threads
@@ -192,7 +201,8 @@ class Transport:
         if isinstance(result, TlsError):
             self._end(result.at(self._host, self._port))
         elif isinstance(result, Exception):
-            reason = f"the host name does not resolve: {describe(result)}"
+            whose = "the host name" if self._proxy is None else f"the name of proxy {self._proxy}"
+            reason = f"{whose} does not resolve: {describe(result)}"
             error = ConnectError(self._host, self._port, reason)
             error.__cause__ = result
             self._end(error)
@@ -208,6 +218,9 @@ class Transport:
         connector, self._connector = self._connector, None
         assert connector is not None
         if isinstance(result, ConnectError):
+            if self._proxy is not None:
+                reason = f"{result.reason} to proxy {self._proxy}"
+                result = ConnectError(self._host, self._port, reason, result.failures)
             self._end(result)
             return
         # Asked for now: a peer that hangs up during the handshake has no address any more.
@@ -219,6 +232,38 @@ class Transport:
         self._fd = result.fileno()
         self._loop.register(self._fd, self._on_readable, self._on_writable)
         self._buffer = memoryview(bytearray(_RECEIVE_SIZE))
+        if self._proxy is not None:
+            self._ask_proxy(self._proxy)
+        else:
+            self._secure()
+
+    def _ask_proxy(self, proxy: ProxyParameters) -> None:
+        self._state = State.TUNNEL
+        try:
+            self._tunnel = Tunnel(proxy, self._host, self._port)
+        except TunnelError as exc:
+            self._end(ConnectError(self._host, self._port, str(exc)))
+            return
+        self._description += f" through proxy {proxy}"
+        self._send(self._tunnel.request)  # a new socket takes so little at once
+
+    def _receive_tunnel(self, tunnel: Tunnel, data: memoryview) -> None:
+        try:
+            rest = tunnel.feed(bytes(data))
+        except TunnelError as exc:
+            self._end(ConnectError(self._host, self._port, str(exc)))
+            return
+        if not tunnel.established:
+            return
+        self._tunnel = None
+        self._secure()
+        if rest and self._engine is not None:
+            self._receive_tls(self._engine, memoryview(rest))
+        elif rest and self._state is State.OPEN:
+            self._handler.data_received(rest)
+
+    def _secure(self) -> None:
+        """The stream to the host stands: TLS next, if asked for."""
         if self._context is None or self._tls is None:
             self._established()
             return
@@ -263,6 +308,8 @@ class Transport:
             return 0
         if n == 0:
             self._eof()
+        elif self._tunnel is not None:
+            self._receive_tunnel(self._tunnel, self._buffer[:n])
         elif self._engine is None:
             self._handler.data_received(bytes(self._buffer[:n]))
         else:
@@ -286,7 +333,9 @@ class Transport:
             self._eof()
 
     def _eof(self) -> None:
-        if self._state is State.HANDSHAKE:
+        if self._tunnel is not None:
+            self._end(ConnectError(self._host, self._port, str(self._tunnel.feed_eof())))
+        elif self._state is State.HANDSHAKE:
             error = TlsError("the peer closed the connection during the handshake")
             self._end(error.at(self._host, self._port))
         else:
@@ -372,6 +421,10 @@ class Transport:
     # -- the end ---------------------------------------------------------------------------
 
     def _broken(self, exc: OSError) -> None:
+        if self._tunnel is not None:
+            reason = f"connection to proxy {self._proxy} lost: {describe(exc)}"
+            self._end(ConnectError(self._host, self._port, reason))
+            return
         if self._state is State.HANDSHAKE:
             reason = f"the peer broke off the handshake ({describe(exc)}); is this a clear port?"
             self._end(TlsError(reason).at(self._host, self._port))

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A way through an HTTP proxy (RFC 9110, method CONNECT), without sockets. Loop thread."""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+from amqp1_driver.eventloop.errors import join_host_port
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyParameters:
+    """An HTTP proxy."""
+
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return join_host_port(self.host, self.port)
+
+
+class TunnelError(Exception):
+    """The proxy does not let us through; the text says why."""
+
+
+class Tunnel:
+    """Send ``request``, feed what the proxy sends until ``established``.
+
+    :param host, port: where to get to
+    :raises TunnelError: the package h11 is missing
+    """
+
+    def __init__(self, proxy: ProxyParameters, host: str, port: int) -> None:
+        try:
+            import h11
+        except ImportError as error:
+            raise TunnelError("a proxy needs the package h11 (extra websocket)") from error
+        self._proxy = proxy
+        self._h11: Any = h11
+        self._http = h11.Connection(h11.CLIENT)
+        self.established = False
+        target = join_host_port(host, port)
+        headers = [("host", target)]
+        if proxy.username is not None:
+            pair = f"{proxy.username}:{proxy.password or ''}".encode()
+            headers.append(("proxy-authorization", "Basic " + base64.b64encode(pair).decode()))
+        request = h11.Request(method="CONNECT", target=target, headers=headers)
+        self.request: bytes = self._http.send(request) + self._http.send(h11.EndOfMessage())
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes from the proxy; returns those that come from behind it.
+
+        :raises TunnelError: it refuses, or speaks no HTTP
+        """
+        try:
+            self._http.receive_data(data)
+            while not self.established:
+                event = self._http.next_event()
+                if event is self._h11.NEED_DATA:
+                    return b""
+                self._on_event(event)
+        except self._h11.RemoteProtocolError as error:
+            raise TunnelError(f"proxy {self._proxy} speaks no HTTP: {error}") from error
+        rest: bytes = self._http.trailing_data[0]
+        return rest
+
+    def feed_eof(self) -> TunnelError:
+        """The proxy hung up."""
+        return TunnelError(f"proxy {self._proxy} closed the connection instead of answering")
+
+    def _on_event(self, event: Any) -> None:
+        if isinstance(event, self._h11.Response):
+            status, reason = event.status_code, event.reason.decode("ascii", "replace")
+            if not 200 <= status < 300:
+                raise TunnelError(f"proxy {self._proxy} refuses: HTTP {status} {reason}".rstrip())
+            self.established = True
+        elif isinstance(event, self._h11.ConnectionClosed):
+            raise self.feed_eof()
