@@ -54,10 +54,10 @@ class Tunnel:
         self._http = h11.Connection(h11.CLIENT)
         self.established = False
         target = join_host_port(host, port)
-        headers = [("host", target)]
+        headers = [("Host", target)]
         if proxy.username is not None:
             pair = f"{proxy.username}:{proxy.password or ''}".encode()
-            headers.append(("proxy-authorization", "Basic " + base64.b64encode(pair).decode()))
+            headers.append(("Proxy-Authorization", "Basic " + base64.b64encode(pair).decode()))
         request = h11.Request(method="CONNECT", target=target, headers=headers)
         self.request: bytes = self._http.send(request) + self._http.send(h11.EndOfMessage())
 

@@ -22,6 +22,7 @@ from http import HTTPStatus
 
 import wsproto
 from wsproto import events
+from wsproto.connection import ConnectionState
 from wsproto.utilities import ProtocolError
 
 from amqp1_driver.eventloop.errors import ConnectError, Disconnected, join_host_port
@@ -64,8 +65,8 @@ class Codec:
             for event in self._ws.events():
                 self._on_event(event, stream)
         except ProtocolError as error:
-            self._end(f"it speaks no WebSocket: {error}" if not self.opened
-                      else f"it broke the WebSocket protocol: {error}")
+            self._end(f"it broke the WebSocket protocol ({error})" if self.opened
+                      else f"it speaks no WebSocket ({error})")
         return stream[0] if len(stream) == 1 else b"".join(stream)
 
     def wrap(self, data: bytes | memoryview) -> None:
@@ -95,14 +96,20 @@ class Codec:
         elif isinstance(event, events.Ping):
             self._reply(event.response())
         elif isinstance(event, events.CloseConnection):
-            if self.ended is None:
-                self._reply(event.response())
-            reason = f" ({event.reason})" if event.reason else ""
-            self._end(f"the peer closed the WebSocket with code {event.code}{reason}")
+            self._on_close(event)
         elif isinstance(event, events.TextMessage):
             self._end("the peer sent text over the WebSocket")
         else:
             self._on_refusal(event)
+
+    def _on_close(self, event: events.CloseConnection) -> None:
+        # wsproto says so too of a message that it does not understand
+        broken = self._ws.state is ConnectionState.OPEN
+        if self.ended is None:
+            self._reply(event.response())
+        reason = f" ({event.reason})" if event.reason else ""
+        self._end(f"it broke the WebSocket protocol{reason}" if broken else
+                  f"the peer closed the WebSocket with code {event.code}{reason}")
 
     def _on_refusal(self, event: events.Event) -> None:
         if isinstance(event, events.RejectConnection):
