@@ -334,12 +334,8 @@ class Client:
         self.ask(lambda done: self._connection.stop_subscription(subscription, done))
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Detach; waits until the loop has done so."""
-        def detach(done: Callable[[bool], object]) -> None:
-            self._connection.unsubscribe(subscription)
-            done(True)
-
-        self.ask(detach)
+        """Detach; waits until the loop has done so, and nothing of it is left on the bus."""
+        self.ask(lambda done: self._connection.unsubscribe(subscription, done))
 
     def ask(self, fn: Callable[[Callable[[bool], object]], object],
             timeout: float = CLOSE_TIMEOUT) -> bool:

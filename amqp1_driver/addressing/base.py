@@ -20,6 +20,7 @@ import dataclasses
 import enum
 from typing import Protocol, TypeAlias
 
+from amqp1_driver.addressing.queues import RabbitmqConfig
 from amqp1_driver.options import Settings
 
 
@@ -74,13 +75,17 @@ class Destination:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that must exist; ``arguments`` as the bus names them."""
+    """A queue that must exist; ``arguments`` as the bus names them.
+
+    :param temporary: the last one who reads it deletes it when it stops in order.
+    """
 
     name: str
     durable: bool
     exclusive: bool
     auto_delete: bool
     arguments: tuple[tuple[str, object], ...] = ()
+    temporary: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,11 +133,13 @@ class Node:
 
     :param capability: of the terminus: what the node has to be (``queue``, ``topic``) where the
         bus asks; empty: none.
+    :param properties: of a link that reads it.
     """
 
     address: str
     declare: tuple[Declaration, ...] = ()
     capability: str = ""
+    properties: tuple[tuple[str, object], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +149,7 @@ class AddressConfig:
     :param vhost: virtual host that has to be a part of each address; None when there is none,
         or when the bus itself keeps virtual hosts apart.
     :param default_exchange: the transport's, from ``control_exchange``.
-    :param queue_expiry_ms: life of unused queues, in milliseconds.
+    :param rabbitmq: how queues of RabbitMQ are declared.
     :param durable_casts: casts are marked durable (option ``durable``).
     """
 
@@ -158,7 +165,7 @@ class AddressConfig:
     multicast_address: str
     unicast_address: str
     anycast_address: str
-    queue_expiry_ms: int
+    rabbitmq: RabbitmqConfig
     durable_casts: bool = True
 
     @classmethod
@@ -179,7 +186,7 @@ class AddressConfig:
             multicast_address=settings.multicast_address,
             unicast_address=settings.unicast_address,
             anycast_address=settings.anycast_address,
-            queue_expiry_ms=round(settings.queue_expiry * 1000),
+            rabbitmq=RabbitmqConfig.from_settings(settings),
             durable_casts="rpc-cast" in settings.durable,
         )
 

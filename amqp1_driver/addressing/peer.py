@@ -122,6 +122,8 @@ class BusProfile:
         the link for one message that it can't deliver.
     :param session_per_receiver: an error of one link ends its whole session.
     :param own_links: links to single queues can be tried too: one that is refused harms no other.
+    :param redeclare: RELEASED says that the message is in no queue: declaring the node and
+        sending it once more can't make two of it.
     :param max_sessions: sessions per connection that the bus allows.
     :param pools: notification pools are possible.
     :param durable: the durable header makes a difference.
@@ -148,6 +150,7 @@ class BusProfile:
     outcomes: bool = False
     session_per_receiver: bool = False
     own_links: bool = False
+    redeclare: bool = False
     max_sessions: int = _CHANNELS
     pools: bool = False
     durable: bool = False
@@ -177,6 +180,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         provision=True,
         session_per_receiver=session_per_receiver,
         own_links=not session_per_receiver,
+        redeclare=True,
         max_sessions=64,
         pools=True,
         durable=True,

@@ -120,6 +120,11 @@ class Claims:
 
     # -- as the provisioner of nodes has it --------------------------------------
 
+    def leave(self, nodes: tuple[Node, ...], readers: int,
+              done: Callable[[bool], object]) -> None:
+        """Entities are not ours."""
+        done(True)
+
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
         """Call ``done`` with None once there are tokens for all, or with the error."""
         if self._gone is not None:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import AddressConfig
+from amqp1_driver.addressing.base import AddressConfig, Node
 from amqp1_driver.addressing.peer import Peer, choose
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy import failover
@@ -186,11 +186,23 @@ class Connection:
     def stop_subscription(self, subscription: Subscription,
                           done: Callable[[bool], object] = bool) -> None:
         """No new messages; ``done`` is told when what was on its way has come."""
-        subscription.stop(done)
+        subscription.leave()
+        self._leave(subscription.nodes, 1, lambda _: subscription.stop(done))
 
-    def unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription,
+                    done: Callable[[bool], object] = bool) -> None:
+        """Detach; ``done`` is told when nothing of it is left on the bus that should not be."""
+        nodes = subscription.nodes
         if self._subscriptions.pop(subscription, subscription) is None:
             subscription.close()
+        self._leave(nodes, 0, done)
+
+    def _leave(self, nodes: tuple[Node, ...], readers: int,
+               done: Callable[[bool], object]) -> None:
+        if self._ready is None or not nodes:
+            done(True)
+        else:
+            self._ready.leave(nodes, readers, done)
 
     def settle(self, delivery: Delivery) -> None:
         try:

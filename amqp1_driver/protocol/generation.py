@@ -23,7 +23,7 @@ from functools import partial
 from typing import Protocol
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import AddressConfig
+from amqp1_driver.addressing.base import AddressConfig, Node
 from amqp1_driver.addressing.peer import DeclareBy, Peer, choose, make_addresser, reply_source
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
@@ -37,6 +37,7 @@ from amqp1_driver.protocol.prepare import Preparer, entities, nothing_there
 from amqp1_driver.protocol.provision import Provisioner
 from amqp1_driver.protocol.provision_attach import AttachProvisioner
 from amqp1_driver.protocol.provision_qpid import QpidProvisioner
+from amqp1_driver.protocol.provision_rabbitmq import RabbitmqProvisioner
 from amqp1_driver.protocol.reply import Replies
 from amqp1_driver.protocol.subscription import Subscription
 
@@ -44,7 +45,7 @@ LOG = logging.getLogger(__name__)
 
 
 _PROVISIONERS = {
-    DeclareBy.RABBITMQ: Provisioner,
+    DeclareBy.RABBITMQ: RabbitmqProvisioner,
     DeclareBy.QPID: QpidProvisioner,
     DeclareBy.ATTACHING: AttachProvisioner,
 }
@@ -173,6 +174,14 @@ class Generation:
         target = self._links.context.node(op.destination)
         gone = nothing_there(error, entities(self._node.declare), entities(target.declare))
         return gone or error
+
+    def leave(self, nodes: tuple[Node, ...], readers: int,
+              done: Callable[[bool], object]) -> None:
+        """Have deleted what would be left on the bus; see :class:`Preparer`."""
+        if self._preparer is None:
+            done(True)
+        else:
+            self._preparer.leave(nodes, readers, done)
 
     def subscribe(self, subscription: Subscription) -> None:
         assert self._links is not None

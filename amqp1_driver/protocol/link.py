@@ -108,9 +108,10 @@ class Link:
             address=self.address)
         delay = self._retry.delay(self.scheduler.rng)
         self._retry = self._retry.spent()
-        LOG.warning("Link to %s on %s was %s by the peer: %s; again in %.1f s",
-                    self.address or "any address", self.host,
-                    "detached" if was_attached else "refused", error, delay)
+        LOG.log(logging.DEBUG if self._ending else logging.WARNING,
+                "Link to %s on %s was %s by the peer: %s; again in %.1f s",
+                self.address or "any address", self.host,
+                "detached" if was_attached else "refused", error, delay)
         self._detached(error, was_attached)
         if self.state is LinkState.REATTACH_WAIT:
             self._timer = self.scheduler.call_later(delay, self._reattach)
@@ -143,6 +144,9 @@ class Link:
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         raise NotImplementedError
+
+    #: the node may be deleted now
+    _ending = False
 
     def _wanted(self) -> bool:
         """Whether the link is worth attaching again."""

@@ -31,7 +31,7 @@ from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
-from amqp1_driver.protocol.operation import Operation, Request, expired
+from amqp1_driver.protocol.operation import Operation, Request, Stage, expired
 from amqp1_driver.protocol.prepare import Preparer, entities
 from amqp1_driver.protocol.receiver import Receiver
 from amqp1_driver.protocol.sender import Sender
@@ -205,7 +205,7 @@ class Links:
         """There may be no such queue: the relay's answer to that is for each message."""
         self._refused.add(sender.address)
         for op in sender.take_pending():
-            self._returned(op)
+            self._forget(op)
             self.send(op)
 
     def _gone(self, op: Request) -> bool:
@@ -256,10 +256,29 @@ class Links:
             self._busy[relay] = None
             relay.submit(op)
 
-    def _returned(self, op: Operation) -> None:
-        """Nobody took it: its queue may have been deleted since it was declared."""
-        if self._provisioner is not None and isinstance(op, Request):
-            self._provisioner.forget(self.context.node(op.destination))
+    def _returned(self, op: Operation) -> bool:
+        """Nobody took it: its queue may have been deleted since it was declared.
+
+        Declared anew, it is sent once more, where the bus says for sure that it is in no queue.
+        """
+        node = self._forget(op)
+        if (node is None or not node.declare or not self.context.profile.redeclare
+                or not isinstance(op, Request) or op.redeclared):
+            return False
+        LOG.info("Message %s to %s on %s was not routed: its queue is declared again",
+                 op.message_id, op.address, self.context.host)
+        op.redeclared = True
+        op.stage = Stage.QUEUED
+        self.send(op)
+        return True
+
+    def _forget(self, op: Operation) -> Node | None:
+        """Have the node of a message declared before the next one; returns it."""
+        if self._provisioner is None or not isinstance(op, Request):
+            return None
+        node = self.context.node(op.destination)
+        self._provisioner.forget(node)
+        return node
 
     def _wait_for_node(self, op: Operation, node: Node) -> None:
         key = op.destination if isinstance(op, Request) else node.address

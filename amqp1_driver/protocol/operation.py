@@ -143,7 +143,7 @@ class Operation:
 class Request(Operation):
     """A call, cast or notification: addressed by what oslo.messaging names."""
 
-    __slots__ = ("destination", "durable", "heartbeat", "mandatory", "on_done", "ttl")
+    __slots__ = ("destination", "durable", "heartbeat", "mandatory", "on_done", "redeclared", "ttl")
 
     def __init__(self, kind: Kind, destination: Destination, message_id: str, body: bytes,
                  deadline: Deadline, retry: Retry, future: Completion, *, settled: bool = False,
@@ -154,6 +154,8 @@ class Request(Operation):
         self.ttl = ttl
         #: the sender wants to know at once when nobody is there to take it
         self.mandatory = mandatory
+        #: sent again because its queue had gone
+        self.redeclared = False
         #: when the server last said that it is still at work, seconds of the loop's clock
         self.heartbeat: float | None = None
         #: called with the message-id when the call ends; removes the correlation

@@ -38,6 +38,14 @@ class Preparer(Protocol):
         """It may have gone: make sure again."""
         ...
 
+    def leave(self, nodes: tuple[Node, ...], readers: int,
+              done: Callable[[bool], object]) -> None:
+        """Nobody here needs them any more: delete what else would be left on the bus.
+
+        :param readers: how many links of ours read each, 0 or 1
+        """
+        ...
+
     def connection_lost(self, cause: BaseException) -> None: ...
 
 

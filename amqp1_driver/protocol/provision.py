@@ -129,6 +129,11 @@ class Provisioner:
         """A message came back: the node may have been deleted."""
         self._known.difference_update(node.declare)
 
+    def leave(self, nodes: tuple[Node, ...], readers: int,
+              done: Callable[[bool], object]) -> None:
+        """Nothing is deleted."""
+        done(True)
+
     def connection_lost(self, cause: BaseException) -> None:
         for _, timer in self._outside.values():
             timer.cancel()
@@ -173,6 +178,7 @@ class Provisioner:
             return
         entry = self._outside.pop(str(message.correlation_id), None)
         if entry is None:
+            self._other_response(message)
             return
         declaration, timer = entry
         timer.cancel()
@@ -201,6 +207,9 @@ class Provisioner:
         """Path and method, for errors."""
         method, path, _ = request(declaration)
         return path, method
+
+    def _other_response(self, response: codec.Message) -> None:
+        """A response to no declaration that still waits."""
 
     # -- inner -----------------------------------------------------------------
 

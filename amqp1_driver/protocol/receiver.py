@@ -135,6 +135,10 @@ class Receiver(Link):
         else:
             done(False)
 
+    def leave(self) -> None:
+        """What it reads may be deleted now: it is not attached again after that."""
+        self._stopping = self._ending = True
+
     def stop(self, done: Answered) -> None:
         """No more credit; what comes after ``done`` goes back to the bus.
 
@@ -224,7 +228,8 @@ class Receiver(Link):
     def _open(self, engine: Engine) -> EngineReceiver:
         self._attempt += 1
         return engine.receiver(self._session(), f"{self._name}.{self._attempt}",
-                               self.address, self, kind=self.node.capability)
+                               self.address, self, kind=self.node.capability,
+                               properties=self.node.properties)
 
     def _attached(self) -> None:
         grant = self.window.on_attached()
@@ -249,7 +254,10 @@ class Receiver(Link):
 
     def _reattach(self) -> None:
         self._timer = None
-        self._prepare(self.node, self._prepared)
+        if self._wanted():
+            self._prepare(self.node, self._prepared)
+        else:
+            super()._reattach()
 
     def _prepared(self) -> None:
         if self.state is LinkState.REATTACH_WAIT:

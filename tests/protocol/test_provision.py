@@ -24,7 +24,8 @@ from .world import rabbitmq
 
 ANYCAST = "openstack%3Arpc%3Aanycast%3Aex%3Atopic"
 QUEUE = f"/queues/{ANYCAST}"
-FANOUT = "/exchanges/openstack%3Arpc%3Amulticast%3Aex%3Atopic"
+KEY = "openstack:rpc:multicast:ex:topic"
+OTHER = "inequivalent arg 'x-queue-type' for queue 'openstack:rpc:anycast:ex:topic' in vhost '/'"
 
 
 @pytest.fixture
@@ -81,34 +82,36 @@ def test_a_call_to_one_server_declares_nothing(bus):
         "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver", "body")]
 
 
-def test_a_fanout_declares_its_exchange(bus):
+def test_a_fanout_declares_nothing(bus):
     world, broker = bus
     world.cast(fanout=True)
-    assert broker.requests == [("PUT", FANOUT, {
-        "type": "fanout", "durable": True, "auto_delete": False, "internal": False,
-        "arguments": {}})]
+    assert broker.requests == []
+    assert messages(world) == [
+        ("/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Aex%3Atopic", "body")]
 
 
-def test_a_notification_declares_exchange_queue_and_binding_in_this_order(bus):
+def test_a_notification_declares_queue_and_binding_in_this_order(bus):
     from amqp1_driver.protocol.operation import Kind
 
     world, broker = bus
     world.send(world.request(Kind.NOTIFY, "events.info"))
     assert [(method, path) for method, path, _ in broker.requests] == [
-        ("PUT", "/exchanges/openstack%3Anotify%3Aex"),
         ("PUT", "/queues/openstack%3Anotify%3Aex%3Aevents.info"),
         ("POST", "/bindings")]
-    assert broker.requests[2][2] == {
-        "source": "openstack:notify:ex", "destination_queue": "openstack:notify:ex:events.info",
-        "binding_key": "events.info", "arguments": {}}
-    assert messages(world) == [("/exchanges/openstack%3Anotify%3Aex/events.info", "body")]
+    assert broker.requests[1][2] == {
+        "source": "amq.direct", "destination_queue": "openstack:notify:ex:events.info",
+        "binding_key": "openstack:notify:ex:events.info", "arguments": {}}
+    assert messages(world) == [
+        ("/exchanges/amq.direct/openstack%3Anotify%3Aex%3Aevents.info", "body")]
 
 
 def test_a_listener_declares_all_that_it_reads_and_then_attaches(bus):
     world, broker = bus
-    broker.answers[FANOUT] = None
+    broker.answers["/bindings"] = None
     listener = world.listen()
-    assert (listener.ready, len(broker.requests), len(world.attaches("receiver"))) == (0, 5, 2)
+    assert (listener.ready, len(broker.requests), len(world.attaches("receiver"))) == (0, 4, 2)
+    assert broker.requests[3][2]["source"] == "amq.direct"
+    assert broker.requests[3][2]["binding_key"] == KEY
     broker.answer_late()
     assert listener.ready == 1
     assert [a.source.address.split("%3A")[2] for a in world.attaches("receiver")[2:]] == [
@@ -260,19 +263,177 @@ def test_what_another_listener_has_declared_is_not_declared_again(bus):
     assert world.listen("events.info", None, service=Service.NOTIFY).ready == 1
     count = len(broker.requests)
     assert world.listen("events.info", None, service=Service.NOTIFY).ready == 1
-    assert len(broker.requests) == count == 3
+    assert len(broker.requests) == count == 2
 
 
 # -- nodes that go away -------------------------------------------------------------------------
 
 
-def test_a_message_that_comes_back_makes_its_node_be_declared_again(bus):
+def test_a_message_that_comes_back_has_its_node_declared_again_and_is_sent_again(bus):
     world, broker = bus
     world.peer.override().expect_transfer(address=QUEUE).release()
     op = world.cast()
-    assert isinstance(op.future.error, exceptions.DeliveryReleased)
-    assert world.cast().future.error is None
+    assert (op.future.done, op.future.error, op.attempts) == (True, None, 2)
     assert broker.paths == [QUEUE, QUEUE]
+    assert messages(world) == [(QUEUE, "body"), (QUEUE, "body")]
+
+
+def test_but_only_once(bus):
+    world, broker = bus
+    world.peer.override(2).expect_transfer(address=QUEUE).release()
+    assert isinstance(world.cast().future.error, exceptions.DeliveryReleased)
+    assert broker.paths == [QUEUE, QUEUE]
+
+
+def test_what_declares_nothing_is_not_sent_again(bus):
+    world, broker = bus
+    address = "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver"
+    world.peer.override().expect_transfer(address=address).release()
+    op = world.call(server="server")
+    assert isinstance(op.future.error, exceptions.DeliveryReleased)
+    assert broker.requests == []
+
+
+# -- queues that exist with other arguments --------------------------------------------------
+
+
+def test_a_queue_with_other_arguments_is_used_as_it_is(bus, caplog):
+    world, broker = bus
+    broker.answers[QUEUE] = "409"
+    broker.bodies[QUEUE] = OTHER
+    listener = world.listen()
+    assert (listener.ready, world.cast().future.error) == (1, None)
+    assert OTHER in caplog.text
+    assert "used as it is" in caplog.text
+
+
+def test_a_queue_that_can_not_have_such_arguments_is_refused(bus):
+    world, broker = bus
+    broker.answers[QUEUE] = "409"
+    broker.bodies[QUEUE] = "invalid arg 'x-delivery-limit' for queue 'q'"
+    error = world.cast().future.error
+    assert isinstance(error, exceptions.LinkFailed)
+    assert "invalid arg 'x-delivery-limit'" in str(error)
+
+
+# -- leaving ---------------------------------------------------------------------------------
+
+UNICAST = "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver"
+EMPTY = {"message_count": 0, "consumer_count": 1}
+
+
+def stopped(world, listener):
+    told = []
+    world.connection.stop_subscription(listener.subscription, told.append)
+    world.run()
+    return told
+
+
+def closed(world, listener):
+    told = []
+    world.connection.unsubscribe(listener.subscription, told.append)
+    world.run()
+    return told
+
+
+def left(broker, since):
+    return [(method, path) for method, path, _ in broker.requests[since:]]
+
+
+@pytest.fixture
+def served(bus):
+    """A listener, and what management says of its two queues."""
+    world, broker = bus
+    broker.answers["GET"] = broker.answers["DELETE"] = "200"
+    broker.bodies[f"GET {QUEUE}"] = dict(EMPTY)
+    broker.bodies[f"GET {UNICAST}"] = dict(EMPTY)
+    return world, broker, world.listen(), len(broker.requests)
+
+
+def test_the_last_reader_deletes_its_queues_when_it_stops(served):
+    world, broker, listener, since = served
+    assert stopped(world, listener) == [True]
+    assert sorted(left(broker, since)) == [
+        ("DELETE", QUEUE), ("DELETE", UNICAST), ("GET", QUEUE), ("GET", UNICAST)]
+
+
+def test_and_its_own_queue_when_it_has_detached(served):
+    world, broker, listener, since = served
+    fanout = world.attaches("receiver")[-1].source.address
+    stopped(world, listener)
+    assert closed(world, listener) == [True]
+    assert left(broker, since)[4:] == [("DELETE", fanout)]
+
+
+def test_a_queue_with_messages_or_other_readers_stays(served):
+    world, broker, listener, since = served
+    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 2}
+    broker.bodies[f"GET {UNICAST}"] = {"message_count": 1, "consumer_count": 1}
+    assert stopped(world, listener) == [True]
+    assert sorted(left(broker, since)) == [("GET", QUEUE), ("GET", UNICAST)]
+
+
+def test_who_was_not_the_last_when_it_stopped_may_be_when_it_has_detached(served):
+    world, broker, listener, _ = served
+    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 2}
+    stopped(world, listener)
+    before = len(broker.requests)
+    fanout = world.attaches("receiver")[-1].source.address
+    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 1}
+    told = closed(world, listener)
+    assert (told, left(broker, before)) == ([], [("GET", QUEUE), ("DELETE", fanout)])
+    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 0}
+    world.advance(0.1)
+    assert told == [True]
+    assert left(broker, before)[2:] == [("GET", QUEUE), ("DELETE", QUEUE)]
+
+
+def test_messages_that_come_before_the_deletion_are_not_lost(served):
+    world, broker, listener, _ = served
+    broker.answers["DELETE"] = None
+    told = stopped(world, listener)
+    world.arrive(QUEUE, "late")
+    assert (told, listener.bodies) == ([], [b"late"])
+    broker.answer_late()
+    assert told == [True]
+
+
+def test_a_queue_that_was_deleted_is_not_attached_again(served, caplog):
+    world, broker, listener, since = served
+    stopped(world, listener)
+    attached = len(world.attaches("receiver"))
+    world.peer.remote_detach(QUEUE, "amqp:resource-deleted")
+    world.run().advance(20)
+    assert len(world.attaches("receiver")) == attached
+    assert left(broker, since + 4) == []
+    assert "by the peer" not in "".join(
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+
+
+def test_stopping_does_not_wait_long_for_a_bus_that_does_not_answer(served):
+    world, broker, listener, since = served
+    broker.answers["GET"] = None
+    told = stopped(world, listener)
+    assert told == []
+    world.advance(1.6)
+    assert told == [True]
+    broker.answer_late()
+    assert sorted(left(broker, since)) == [("GET", QUEUE), ("GET", UNICAST)]
+
+
+def test_a_connection_that_is_lost_ends_the_leaving(served):
+    world, broker, listener, _ = served
+    broker.answers["GET"] = None
+    told = stopped(world, listener)
+    world.drop()
+    assert told == [True]
+
+
+def test_what_was_deleted_is_declared_again_for_the_next_message(served):
+    world, broker, listener, since = served
+    stopped(world, listener)
+    assert world.cast().future.error is None
+    assert left(broker, since)[-1] == ("PUT", QUEUE)
 
 
 def test_a_receiver_declares_its_queue_again_before_it_is_attached_again(bus):

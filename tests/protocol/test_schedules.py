@@ -86,6 +86,8 @@ class Schedules(RuleBasedStateMachine):
     """One connection, two hosts, a peer that does anything that a peer may do."""
 
     path = fastpath
+    #: RELEASED says that a message is in no queue
+    redeclares = False
     product = "scripted-peer"
 
     @initialize(resend=st.booleans(), abrupt=st.booleans(), relay=st.booleans())
@@ -356,7 +358,8 @@ class Schedules(RuleBasedStateMachine):
 
     def _may_be_resent(self, body, state):
         reply = body.startswith("reply")
-        assert reply or self.resend, (body, state)
+        declared_again = self.redeclares and isinstance(state, p.Released)
+        assert reply or self.resend or declared_again, (body, state)
         if isinstance(state, p.Modified):
             assert not state.delivery_failed
         elif isinstance(state, p.Rejected):
@@ -430,6 +433,7 @@ class PublicSchedules(Schedules):
 
 class RabbitSchedules(Schedules):
     product = "RabbitMQ"
+    redeclares = True
 
 
 class PublicRabbitSchedules(RabbitSchedules):

@@ -464,14 +464,15 @@ class World:
 class Broker:
     """RabbitMQ's management node on top of a scripted peer.
 
-    ``requests`` are (method, path, body); ``answers`` may hold another status per path,
-    or None for no answer.
+    ``requests`` are (method, path, body); ``answers`` may hold another status per path or
+    method, or None for no answer; ``bodies`` those of answers, by path or method and path.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.requests: list[tuple[str, str, Any]] = []
         self.answers: dict[str, str | None] = {}
+        self.bodies: dict[str, Any] = {}
         self.late: list[tuple[Event, ReceivedTransfer, str]] = []
         world.peer.override(None).expect_transfer(address="/management").call(self._serve)
 
@@ -484,9 +485,10 @@ class Broker:
         assert transfer is not None and transfer.settled
         properties = transfer.message.properties
         self.requests.append((properties.subject or "", properties.to, transfer.body))
-        status = self.answers.get(properties.to, "201")
+        method = properties.subject or ""
+        status = self.answers.get(method, self.answers.get(properties.to, "201"))
         if status is None:
-            self.late.append((event, transfer, "201"))
+            self.late.append((event, transfer, "201" if method[:1] == "P" else "200"))
         else:
             self._respond(event, transfer, status)
 
@@ -496,7 +498,9 @@ class Broker:
         back = next(link for link in event.session.links.values()
                     if link.name == event.link.name and not link.client_sends)
         assert properties.reply_to == "$me" and back.credit > 0
-        message = Message(None, properties=Properties(
+        body = self.bodies.get(f"{properties.subject} {properties.to}",
+                               self.bodies.get(properties.to))
+        message = Message(body, properties=Properties(
             subject=status, correlation_id=properties.message_id))
         reactions.transfer(back, message, settled=True)
 

@@ -17,6 +17,7 @@ import dataclasses
 import pytest
 
 from amqp1_driver.addressing import AddressConfig, Destination, Service
+from amqp1_driver.addressing.queues import QueueOptions, RabbitmqConfig
 
 from .strategies import config, notify, rpc
 
@@ -85,7 +86,13 @@ def test_configuration_from_settings():
         multicast_address="multicast",
         unicast_address="unicast",
         anycast_address="anycast",
-        queue_expiry_ms=1500,
+        rabbitmq=RabbitmqConfig(
+            rpc=QueueOptions(temporary=True, expiry_ms=1500, overflow="reject-publish"),
+            notifications=QueueOptions(overflow="reject-publish"),
+            pools=QueueOptions(expiry_ms=1500, overflow="reject-publish"),
+            exchange="amq.direct",
+            priority=0,
+        ),
     )
 
 

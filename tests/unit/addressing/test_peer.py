@@ -142,6 +142,7 @@ def test_rabbitmq(version, reply, session_per_receiver):
         provision=True,
         session_per_receiver=session_per_receiver,
         own_links=not session_per_receiver,
+        redeclare=True,
         max_sessions=64,
         pools=True,
         durable=True,

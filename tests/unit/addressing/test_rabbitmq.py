@@ -12,11 +12,13 @@
 
 """RabbitMQ: names of queues and exchanges, their declarations, addresses v2."""
 
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Binding, Exchange, Node, Queue, Service
+from amqp1_driver.addressing import Binding, Node, Queue, Service
 from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.exceptions import UnsupportedFeature
 
@@ -27,7 +29,11 @@ CLASSIC = ("x-queue-type", "classic")
 
 
 def expiring(name):
-    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)))
+    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)), False)
+
+
+def passing(name):
+    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)), True)
 
 
 def lasting(name):
@@ -37,7 +43,7 @@ def lasting(name):
 def test_target_any_one():
     assert PLAIN.target(rpc("nova", "compute")) == Node(
         "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
-        (expiring("openstack:rpc:anycast:nova:compute"),),
+        (passing("openstack:rpc:anycast:nova:compute"),),
     )
 
 
@@ -49,21 +55,19 @@ def test_target_one_server_is_not_declared_by_the_sender():
 
 def test_target_all():
     assert PLAIN.target(rpc("nova", "compute", fanout=True)) == Node(
-        "/exchanges/openstack%3Arpc%3Amulticast%3Anova%3Acompute",
-        (Exchange("openstack:rpc:multicast:nova:compute", "fanout", True, False),),
+        "/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Anova%3Acompute", ()
     )
 
 
 def test_target_of_notifications_declares_the_queue_of_listeners_yet_to_come():
     assert PLAIN.target(notify("nova", "notifications.info")) == Node(
-        "/exchanges/openstack%3Anotify%3Anova/notifications.info",
+        "/exchanges/amq.direct/openstack%3Anotify%3Anova%3Anotifications.info",
         (
-            Exchange("openstack:notify:nova", "direct", True, False),
             lasting("openstack:notify:nova:notifications.info"),
             Binding(
-                "openstack:notify:nova",
+                "amq.direct",
                 "openstack:notify:nova:notifications.info",
-                "notifications.info",
+                "openstack:notify:nova:notifications.info",
             ),
         ),
     )
@@ -73,21 +77,27 @@ def test_sources_of_a_server():
     assert PLAIN.sources(rpc("nova", "compute", "h1"), pool=None, unique="u-1") == (
         Node(
             "/queues/openstack%3Arpc%3Aunicast%3Anova%3Acompute%3Ah1",
-            (expiring("openstack:rpc:unicast:nova:compute:h1"),),
+            (passing("openstack:rpc:unicast:nova:compute:h1"),),
         ),
         Node(
             "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
-            (expiring("openstack:rpc:anycast:nova:compute"),),
+            (passing("openstack:rpc:anycast:nova:compute"),),
         ),
         Node(
             "/queues/openstack%3Arpc%3Amulticast%3Anova%3Acompute%3Au-1",
             (
-                Exchange("openstack:rpc:multicast:nova:compute", "fanout", True, False),
-                Queue("openstack:rpc:multicast:nova:compute:u-1", False, True, False, (CLASSIC,)),
-                Binding(
-                    "openstack:rpc:multicast:nova:compute",
+                Queue(
                     "openstack:rpc:multicast:nova:compute:u-1",
-                    "",
+                    False,
+                    True,
+                    False,
+                    (CLASSIC,),
+                    True,
+                ),
+                Binding(
+                    "amq.direct",
+                    "openstack:rpc:multicast:nova:compute:u-1",
+                    "openstack:rpc:multicast:nova:compute",
                 ),
             ),
         ),
@@ -108,9 +118,12 @@ def test_source_of_notifications():
             Node(
                 "/queues/openstack%3Anotify%3Anova%3An.info",
                 (
-                    Exchange("openstack:notify:nova", "direct", True, False),
                     lasting("openstack:notify:nova:n.info"),
-                    Binding("openstack:notify:nova", "openstack:notify:nova:n.info", "n.info"),
+                    Binding(
+                        "amq.direct",
+                        "openstack:notify:nova:n.info",
+                        "openstack:notify:nova:n.info",
+                    ),
                 ),
             ),
         )
@@ -121,9 +134,12 @@ def test_source_of_a_pool():
         Node(
             "/queues/openstack%3Anotify%3Anova%3An.info%3Ap",
             (
-                Exchange("openstack:notify:nova", "direct", True, False),
                 expiring("openstack:notify:nova:n.info:p"),
-                Binding("openstack:notify:nova", "openstack:notify:nova:n.info:p", "n.info"),
+                Binding(
+                    "amq.direct",
+                    "openstack:notify:nova:n.info:p",
+                    "openstack:notify:nova:n.info",
+                ),
             ),
         ),
     )
@@ -155,9 +171,11 @@ def test_percent_encoding(exchange, topic, name, address):
 
 def test_percent_encoding_of_routing_keys():
     node = PLAIN.target(notify("a:b", "t/1:%.info"))
-    assert node.address == "/exchanges/openstack%3Anotify%3Aa%253Ab/t%2F1%3A%25.info"
-    assert node.declare[2].key == "t/1:%.info"
-    assert node.declare[1].name == "openstack:notify:a%3Ab:t/1%3A%25.info"
+    assert node.address == (
+        "/exchanges/amq.direct/openstack%3Anotify%3Aa%253Ab%3At%2F1%253A%2525.info"
+    )
+    assert node.declare[1].key == "openstack:notify:a%3Ab:t/1%3A%25.info"
+    assert node.declare[0].name == "openstack:notify:a%3Ab:t/1%3A%25.info"
 
 
 def test_virtual_host_in_front():
@@ -168,15 +186,126 @@ def test_virtual_host_in_front():
         "/queues/openstack%3Avhost%3Av%253A1%3Arpc%3Amulticast%3Ax%3At%3Au",
     ]
     assert addresser.target(notify("x", "t")).address == (
-        "/exchanges/openstack%3Avhost%3Av%253A1%3Anotify%3Ax/t"
+        "/exchanges/amq.direct/openstack%3Avhost%3Av%253A1%3Anotify%3Ax%3At"
     )
 
 
 def test_queue_for_replies():
     assert reply_node("host:12:a") == Node(
         "/queues/openstack%3Areply%3Ahost%253A12%253Aa",
-        (Queue("openstack:reply:host%3A12%3Aa", False, True, False, (CLASSIC,)),),
+        (Queue("openstack:reply:host%3A12%3Aa", False, True, False, (CLASSIC,), True),),
     )
+
+
+def declared(dest, pool=None, **changes):
+    """Durability and arguments of the first queue that a listener reads; properties of its link."""
+    node = RabbitmqAddresser(config(**changes)).sources(dest, pool=pool, unique="u")[0]
+    return node.declare[0].durable, dict(node.declare[0].arguments), dict(node.properties)
+
+
+def test_options_of_queues_for_rpc():
+    assert declared(
+        rpc("nova", "t"),
+        rpc_queue_type="quorum",
+        queue_expiry=60,
+        rpc_message_ttl=1.5,
+        rpc_queue_max_length=7,
+        queue_delivery_limit=3,
+        queue_replicas=5,
+        durable_queues=False,
+        consumer_priority=-2,
+        notification_single_active_consumer=True,
+        notification_queue_max_bytes=1,
+    ) == (
+        True,
+        {
+            "x-queue-type": "quorum",
+            "x-expires": 60000,
+            "x-message-ttl": 1500,
+            "x-max-length": 7,
+            "x-overflow": "reject-publish",
+            "x-delivery-limit": 3,
+            "x-quorum-initial-group-size": 5,
+        },
+        {"rabbitmq:priority": -2},
+    )
+
+
+def test_options_of_queues_for_notifications():
+    changes = {
+        "notification_queue_expiry": 2,
+        "notification_message_ttl": 3,
+        "notification_queue_max_length": 4,
+        "notification_queue_max_bytes": 5,
+        "queue_overflow": "drop-head",
+        "notification_single_active_consumer": True,
+        "queue_delivery_limit": 9,
+        "queue_replicas": 9,
+        "durable_queues": False,
+    }
+    arguments = {
+        "x-queue-type": "classic",
+        "x-expires": 2000,
+        "x-message-ttl": 3000,
+        "x-max-length": 4,
+        "x-max-length-bytes": 5,
+        "x-overflow": "drop-head",
+        "x-single-active-consumer": True,
+    }
+    assert declared(notify("nova", "n"), **changes) == (False, arguments, {})
+    pool = arguments | {"x-expires": 60000}
+    assert declared(notify("nova", "n"), pool="p", queue_expiry=60, **changes) == (False, pool, {})
+
+
+def test_options_of_streams():
+    assert declared(
+        notify("nova", "n"),
+        notification_queue_type="stream",
+        notification_queue_expiry=2,
+        notification_message_ttl=1.2,
+        notification_queue_max_length=4,
+        notification_queue_max_bytes=5,
+        notification_single_active_consumer=True,
+        queue_replicas=3,
+        durable_queues=False,
+    ) == (
+        True,
+        {
+            "x-queue-type": "stream",
+            "x-max-age": "2s",
+            "x-max-length-bytes": 5,
+            "x-initial-cluster-size": 3,
+        },
+        {},
+    )
+    assert declared(notify("nova", "n"), notification_queue_type="stream")[1] == {
+        "x-queue-type": "stream"
+    }
+
+
+def test_there_are_no_pools_on_streams():
+    with pytest.raises(UnsupportedFeature, match="must be classic or quorum"):
+        declared(notify("nova", "n"), pool="p", notification_queue_type="stream")
+
+
+def test_only_queues_that_several_read_have_a_priority():
+    addresser = RabbitmqAddresser(config(consumer_priority=5))
+    nodes = addresser.sources(rpc("x", "t", "s"), pool=None, unique="u")
+    assert [node.properties for node in nodes] == [(), (("rabbitmq:priority", 5),), ()]
+
+
+def test_queues_that_are_left_to_expire():
+    addresser = RabbitmqAddresser(config(delete_unused_queues=False))
+    nodes = addresser.sources(rpc("x", "t", "s"), pool=None, unique="u")
+    assert [node.declare[0].temporary for node in nodes] == [False, False, True]
+
+
+def test_another_exchange():
+    addresser = RabbitmqAddresser(config(binding_exchange="my own"))
+    assert addresser.target(rpc("x", "t", fanout=True)).address == (
+        "/exchanges/my%20own/openstack%3Arpc%3Amulticast%3Ax%3At"
+    )
+    assert addresser.target(notify("x", "t")).declare[1].exchange == "my own"
 
 
 VHOSTS = st.none() | names()
@@ -224,8 +353,9 @@ def test_a_server_listens_where_its_clients_send(dest):
     sources = PLAIN.sources(dest, pool=None, unique="u")
     target = PLAIN.target(dest)
     if dest.service is Service.NOTIFY or dest.fanout:
-        exchange = target.declare[0].name
         bound = [d for node in sources for d in node.declare if isinstance(d, Binding)]
-        assert [binding.exchange for binding in bound] == [exchange]
+        assert [f"/exchanges/{b.exchange}/{quote(b.key, safe='')}" for b in bound] == [
+            target.address
+        ]
     else:
         assert target.address in [node.address for node in sources]
