@@ -28,7 +28,7 @@ from collections.abc import Callable
 from .behaviour import Schedule
 from .counters import Counters
 from .links import Consumer, Outcome
-from .messages import annotate
+from .messages import annotate, rewrite_header
 from .primitives import write_long, write_string, write_timestamp
 from .queues import Entry, Limits, Queue
 from .tracking import refused
@@ -61,14 +61,18 @@ class Stored(Entry):
         self.deferred = False
 
     def encoded(self, now: float, locked_until: float | None = None) -> bytes:
-        """The message with the service's annotations; ``locked_until`` in seconds since 1970."""
+        """The message with the service's annotations, and always with a delivery-count;
+        ``locked_until`` in seconds since 1970."""
+        data = super().encoded(now)
+        if not self.redelivered:
+            data = rewrite_header(data, delivery_count=self.delivery_count)
         notes = {
             "x-opt-sequence-number": write_long(self.order),
             "x-opt-enqueued-time": write_timestamp(self.enqueued),
         }
         if locked_until is not None:
             notes["x-opt-locked-until"] = write_timestamp(locked_until)
-        return annotate(super().encoded(now), notes, {})
+        return annotate(data, notes, {})
 
 
 class Lock:

@@ -167,8 +167,27 @@ def _is_message(data: bytes) -> bool:
 def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -> bytes:
     """Return the message with message annotations and application properties set.
 
-    ``notes``: symbol -> encoded value. Raises :class:`Malformed`.
+    ``notes``: symbol -> encoded value. Raises :class:`Malformed`, but not for a message that has
+    passed :func:`check_maps`.
     """
+    sections, at = _before_body(data)
+    encoded = {write_symbol(name): value for name, value in notes.items()}
+    _merge(sections, MESSAGE_ANNOTATIONS, encoded)
+    strings = {write_string(name): write_string(value) for name, value in properties.items()}
+    _merge(sections, APPLICATION_PROPERTIES, strings)
+    return b"".join(sections[code] for code in _BEFORE_BODY if code in sections) + data[at:]
+
+
+def check_maps(data: bytes) -> None:
+    """Raise :class:`Malformed` unless what :func:`annotate` changes are maps."""
+    sections, _ = _before_body(data)
+    for code in (MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES):
+        if code in sections:
+            _read_section(sections[code])
+
+
+def _before_body(data: bytes) -> tuple[dict[int, bytes], int]:
+    """Sections before the body by their codes, and the offset of the body."""
     sections: dict[int, bytes] = {}
     at = 0
     while at < len(data):
@@ -178,11 +197,12 @@ def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -
         end = value_end(data, value)
         sections[code] = data[at:end]
         at = end
-    encoded = {write_symbol(name): value for name, value in notes.items()}
-    _merge(sections, MESSAGE_ANNOTATIONS, encoded)
-    strings = {write_string(name): write_string(value) for name, value in properties.items()}
-    _merge(sections, APPLICATION_PROPERTIES, strings)
-    return b"".join(sections[code] for code in _BEFORE_BODY if code in sections) + data[at:]
+    return sections, at
+
+
+def _read_section(section: bytes) -> list[tuple[bytes, bytes]]:
+    pairs, _ = read_map(section, read_descriptor(section, 0)[1])
+    return pairs
 
 
 def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> None:
@@ -193,6 +213,6 @@ def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> No
     section = sections.get(code)
     kept = []
     if section is not None:
-        pairs, _ = read_map(section, read_descriptor(section, 0)[1])
+        pairs = _read_section(section)
         kept = [(k, v) for k, v in pairs if k[0] not in _TEXTS or read_bytes(k) not in names]
     sections[code] = write_described_map(code, kept + list(new.items()))

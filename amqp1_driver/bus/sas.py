@@ -85,7 +85,7 @@ def check(text: str, rules: Mapping[str, Rule], secret: str | None, now: float) 
     sends signatures as ``jwt``, and the service takes them.
     """
     grant = _signature(text, rules) if text.startswith(_PREFIX) else _jwt(text, secret)
-    if grant.expires <= now:
+    if not grant.expires > now:  # nor anything that is no number
         raise BadToken(401, f"ExpiredToken: The token is expired. Expiration time: {grant.expires}")
     return grant
 
@@ -96,7 +96,7 @@ def _signature(text: str, rules: Mapping[str, Rule]) -> Grant:
         spelled, expiry, name = fields["sr"], fields["se"], unquote_plus(fields["skn"])
         given = base64.b64decode(unquote(fields["sig"]), validate=True)
         expires = float(int(expiry))
-    except (KeyError, ValueError, binascii.Error):
+    except (KeyError, ValueError, OverflowError, binascii.Error):
         raise BadToken(401, "MalformedToken: sr, sig, se and skn are needed") from None
     rule = rules.get(name)
     if rule is None:
@@ -115,7 +115,7 @@ def _jwt(text: str, secret: str | None) -> Grant:
         claims: Any = json.loads(_base64url(body))
         given = _base64url(signature)
         algorithm, expires = header["alg"], float(claims["exp"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise BadToken(401, "MalformedToken: neither a signature nor a JSON Web Token") from None
     if secret is None or algorithm != "HS256":
         raise BadToken(401, "InvalidToken: This bus knows nobody who signs such tokens")

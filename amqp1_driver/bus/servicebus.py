@@ -30,7 +30,7 @@ from .entities import Entities
 from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
 from .locks import LOST, Lock, LockQueue
 from .management import ManagementNode
-from .messages import read_group_id, read_header, unbatch
+from .messages import check_maps, read_group_id, read_header, unbatch
 from .namespace import Namespace
 from .primitives import Malformed
 from .requests import RequestNode
@@ -202,6 +202,7 @@ class ServiceBus(Behaviour):
 
     def _read(self, data: bytes) -> _Incoming:
         ttl_ms = read_header(data).ttl_ms
+        check_maps(data)
         expiry = self.clock() + ttl_ms / 1000 if ttl_ms else None
         return _Incoming(data, expiry, read_group_id(data))
 

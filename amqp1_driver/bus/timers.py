@@ -31,8 +31,9 @@ class Timers:
         heapq.heappush(self._heap, (when, next(self._serial), function))
 
     def delay(self, now: float) -> float | None:
-        """Seconds until the next one is due, None without any."""
-        return max(0.0, self._heap[0][0] - now) if self._heap else None
+        """Seconds until the next one is due, at most an hour (no poller takes years, and tokens
+        may be good for so long); None without any."""
+        return min(max(0.0, self._heap[0][0] - now), 3600.0) if self._heap else None
 
     def run(self, now: float) -> None:
         """Call those that are due."""

@@ -25,6 +25,7 @@ from proton import Message, int32
 from amqp1_driver.bus import Bus
 from amqp1_driver.bus.namespace import Namespace, parse_rule, parse_topic
 from amqp1_driver.bus.sas import BadToken, Resource, Rule, check, resource
+from amqp1_driver.bus.timers import Timers
 
 from .memory import Client, MemoryBus, Receiving, Sending, is_open
 
@@ -151,6 +152,7 @@ def test_a_good_signature_grants_the_rights_of_its_rule() -> None:
     (HOUR.replace("&se=1700003600", ""), "MalformedToken"),
     (HOUR.replace("se=1700003600", "se=soon"), "MalformedToken"),
     (HOUR.replace("sig=O", "sig=*"), "MalformedToken"),
+    (HOUR.replace("se=1700003600", "se=1" + 400 * "0"), "MalformedToken"),
     ("SharedAccessSignature ", "MalformedToken"),
     (FORGED_JWT, "InvalidSignature: The token"),
     (JWT.replace("eyJhbGci", "eyJhbGcj"), "MalformedToken"),
@@ -386,6 +388,14 @@ def test_the_service_offers_its_mechanisms_and_says_no_more_in_its_open() -> Non
             )
         by_name.close()
         nobody.close()
+
+
+def test_a_token_for_years_does_not_trouble_the_timers() -> None:
+    timers = Timers()
+    timers.at(4e9, lambda: None)
+    timers.at(float("inf"), lambda: None)
+    assert timers.delay(0.0) == 3600.0
+    assert timers.delay(4e9 - 1) == 1.0
 
 
 # -- settings ----------------------------------------------------------------

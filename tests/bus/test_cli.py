@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 from proton import ConnectionException, Message
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, LinkDetached
 
 from amqp1_driver.cli.main import main
 
@@ -107,6 +107,42 @@ def test_users_and_watermarks_are_taken_from_the_command_line(start: Any) -> Non
     client.close()
 
 
+def test_the_first_line_says_where_websockets_are_welcome(start: Any) -> None:
+    words = start("--websocket", "0").first.split()
+    assert words[3] == "mode=router"
+    assert words[4].startswith("websocket=ws://127.0.0.1:")
+    assert words[4].endswith("/$servicebus/websocket")
+    assert len(words) == 5
+
+
+def test_a_namespace_is_taken_from_the_command_line(start: Any) -> None:
+    process = start(
+        "--mode", "servicebus", "--queue", "q", "--session-queue", "replies", "--topic", "t:a,b",
+        "--sas-rule", "root:key", "--sas-rule", "reader:other:Listen", "--jwt-secret", "secret",
+        "--lock-duration", "5", "--max-delivery-count", "2", "--token-grace", "3",
+    )  # fmt: skip
+    assert process.first.split()[3:] == ["mode=servicebus"]
+    client = BlockingConnection(
+        process.url, timeout=TIMEOUT, user="root", password="key", allowed_mechs="PLAIN",
+        reconnect=False,
+    )  # fmt: skip
+    client.create_sender("t").send(Message(body="to all"))
+    for address in ("t/subscriptions/a", "t/subscriptions/b"):
+        receiver = client.create_receiver(address)
+        assert receiver.receive(timeout=TIMEOUT).body == "to all"
+        receiver.accept()
+    with pytest.raises(LinkDetached, match="amqp:not-found"):
+        client.create_sender("other")
+    client.close()
+
+
+def test_a_namespace_without_a_rule_exits_1_with_the_reason(start: Any) -> None:
+    process = start("--mode", "servicebus", "--queue", "q")
+    _, errors = process.popen.communicate(timeout=TIMEOUT)
+    assert process.popen.returncode == 1
+    assert "needs a rule or a secret" in errors
+
+
 def test_trace_writes_frames_to_standard_error(start: Any) -> None:
     process = start("--trace")
     BlockingConnection(process.url, timeout=TIMEOUT, reconnect=False).close()
@@ -122,6 +158,9 @@ def test_trace_writes_frames_to_standard_error(start: Any) -> None:
         (["--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
         (["--user", "joe"], "NAME:PASSWORD"),
         (["--mode", "hub"], "invalid choice"),
+        (["--sas-rule", "root"], "NAME:KEY"),
+        (["--topic", ":s"], "a topic is NAME"),
+        (["--websocket", "http"], "invalid int value"),
     ],
 )
 def test_a_wrong_argument_is_explained(

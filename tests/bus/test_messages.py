@@ -19,7 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
-from amqp1_driver.bus.messages import Header, read_header, read_to, rewrite_header
+from amqp1_driver.bus.messages import (
+    Header,
+    annotate,
+    check_maps,
+    read_group_id,
+    read_header,
+    read_to,
+    rewrite_header,
+    unbatch,
+)
 from amqp1_driver.bus.primitives import Malformed
 
 BODY = bytes.fromhex("0053 77 a1 02 6869")
@@ -120,3 +129,85 @@ def test_damaged_messages_raise_malformed_or_are_read(cut: int, tail: bytes) -> 
         read_to((FULL_HEADER + PROPERTIES)[:cut] + tail)
     except Malformed:
         pass
+
+
+# -- what Service Bus adds ---------------------------------------------------------
+
+NOTES = bytes.fromhex("0053 72 c1 07 02 a3 01 61 a1 01 62")  # {a: "b"}
+STRINGS = bytes.fromhex("0053 74 c1 07 02 a1 01 6b a1 01 76")  # {"k": "v"}
+
+
+def test_annotations_and_properties_are_put_in_their_places() -> None:
+    data = annotate(BODY, {"n": b"\x54\x05"}, {"p": "q"})
+    # message annotations {n: 5}, application properties {"p": "q"}, the body
+    assert data == bytes.fromhex(
+        "0053 72 d1 00000009 00000002 a3 01 6e 54 05"
+        "0053 74 d1 00000010 00000002 b1 00000001 70 b1 00000001 71"
+    ) + BODY
+
+
+def test_what_is_there_is_kept_or_replaced() -> None:
+    data = annotate(FULL_HEADER + NOTES + PROPERTIES + STRINGS + BODY, {"a": b"\x40"}, {"k": "w"})
+    assert data == FULL_HEADER + bytes.fromhex(
+        "0053 72 d1 00000008 00000002 a3 01 61 40"
+    ) + PROPERTIES + bytes.fromhex(
+        "0053 74 d1 00000010 00000002 b1 00000001 6b b1 00000001 77"
+    ) + BODY
+    message = Message()
+    message.decode(annotate(NOTES + STRINGS + BODY, {"c": b"\x40"}, {"l": "x"}))
+    assert {str(k): v for k, v in message.annotations.items()} == {"a": "b", "c": None}
+    assert message.properties == {"k": "v", "l": "x"}
+    assert message.body == "hi"
+
+
+def test_nothing_to_add_changes_nothing() -> None:
+    assert annotate(NOTES + BODY, {}, {}) == NOTES + BODY
+
+
+@pytest.mark.parametrize("section", [
+    bytes.fromhex("0053 72 45"),  # a list
+    bytes.fromhex("0053 74 c1 04 01 a1 01 61"),  # a key without a value
+    bytes.fromhex("0053 72 c1 07 02 a3 01 61 a1 05 62"),  # a value that ends too late
+])  # fmt: skip
+def test_maps_that_are_none_are_refused(section: bytes) -> None:
+    with pytest.raises(Malformed):
+        check_maps(section + BODY)
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", NOTES, STRINGS, FULL_HEADER]))
+def test_what_was_checked_can_be_annotated(junk: bytes, before: bytes) -> None:
+    try:
+        check_maps(before + junk)
+    except Malformed:
+        return
+    assert annotate(before + junk, {"n": b"\x40"}, {"p": "q"})
+
+
+def test_the_group_id_is_a_property() -> None:
+    properties = bytes.fromhex("0053 73 c0 0e 0b") + b"\x40" * 10 + b"\xa1\x01g"
+    assert read_group_id(properties + BODY) == "g"
+    assert read_group_id(PROPERTIES + BODY) is None
+
+
+def data_section(contents: bytes) -> bytes:
+    return bytes.fromhex("0053 75 a0") + bytes((len(contents),)) + contents
+
+
+@pytest.mark.parametrize("envelope", [b"", NOTES, PROPERTIES])
+def test_a_batch_is_taken_apart(envelope: bytes) -> None:
+    one, two = PROPERTIES + BODY, FULL_HEADER + data_section(b"x")
+    assert unbatch(envelope + data_section(one) + data_section(two)) == [one, two]
+
+
+@pytest.mark.parametrize("data", [
+    BODY,
+    data_section(b"data"),
+    data_section(b""),
+    data_section(BODY) + data_section(b"data"),
+    data_section(PROPERTIES),  # a message without a body
+    data_section(BODY + PROPERTIES),  # not in their order
+    data_section(BODY)[:-1],
+    b"",
+])  # fmt: skip
+def test_anything_else_is_one_message(data: bytes) -> None:
+    assert unbatch(data) == [data]

@@ -110,7 +110,9 @@ def test_links_are_told_how_large_a_message_may_be_and_more_is_refused(client: C
     assert delivery.remote.condition.name == "amqp:link:message-size-exceeded"
 
 
-@pytest.mark.parametrize("data", [b"", b"junk", bytes.fromhex("005370c0")])
+@pytest.mark.parametrize("data", [
+    b"", b"junk", bytes.fromhex("005370c0"), bytes.fromhex("00537245 005377a1026869"),
+])  # fmt: skip
 def test_what_is_no_message_is_refused(client: Client, data: bytes) -> None:
     delivery = client.sender("q").send(data or bytearray())
     assert outcome(delivery) == Delivery.REJECTED
@@ -151,7 +153,8 @@ def test_a_message_without_application_properties_keeps_its_body_bytes(client: C
     client.sender("q").send(bytes.fromhex("005377a1026869"))
     receiver = client.receiver("q")
     assert receiver.raw[0].endswith(bytes.fromhex("005377a1026869"))
-    assert receiver.raw[0].startswith(bytes.fromhex("005372d1"))
+    # a header with first-acquirer false and delivery-count 0, then annotations
+    assert receiver.raw[0].startswith(bytes.fromhex("005370c00605404040424300 5372d1"))
 
 
 # -- peek-lock ---------------------------------------------------------------
@@ -176,6 +179,7 @@ def test_an_abandoned_message_comes_again_until_it_is_dead(bus: MemoryBus, clien
         "DeadLetterErrorDescription": "Message could not be consumed after 3 delivery attempts.",
     }
     assert texts(dead.arrived[0][1])["x-opt-deadletter-source"] == "q"
+    assert dead.arrived[0][1].delivery_count == 3
     for _ in range(5):
         dead.modify(failed=True)
     assert dead.bodies == ["bad"]
