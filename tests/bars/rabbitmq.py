@@ -43,6 +43,10 @@ class RabbitMQ:
         """Returns when it listens; what it stored before is there again."""
         self._run("start", self.suite, str(self.port), timeout=90)
 
+    def ctl(self, *arguments: str) -> None:
+        """rabbitmqctl."""
+        self._run("ctl", self.suite, str(self.port), *arguments, timeout=30)
+
     def kill(self) -> None:
         """SIGKILL."""
         self._run("kill", self.suite, str(self.port), timeout=30)

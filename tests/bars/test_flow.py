@@ -10,13 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Bar: flow control on RabbitMQ: it echoes, tells its backlog, has single active consumers."""
+"""Bar: flow control.  RabbitMQ echoes, tells its backlog and has single active consumers."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import queue
+import statistics
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,9 +27,8 @@ import pytest
 
 from amqp1_driver import flow
 from amqp1_driver.addressing import rabbitmq as addresses
+from amqp1_driver.bus import Bus
 from tests.contract.apps import PATIENCE, App, Events
-
-pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def single(monkeypatch: pytest.MonkeyPatch) -> None:
         name, ("x-single-active-consumer", True), *arguments))
 
 
+@pytest.mark.rabbitmq
 def test_a_pause_is_confirmed_and_the_backlog_is_told(app: App) -> None:
     events = Events()
     control = flow.control(app.listener(events, topic="paused"))
@@ -57,6 +59,7 @@ def test_a_pause_is_confirmed_and_the_backlog_is_told(app: App) -> None:
     assert [events.take() for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.rabbitmq
 def test_a_listener_that_stops_hands_over_in_order(
         app: App, single: None, measured: Callable[[str], None]) -> None:
     """Three listeners wait for their turn; nothing is lost, doubled or out of order."""
@@ -96,3 +99,72 @@ def test_a_listener_that_stops_hands_over_in_order(
     assert seen.empty()
     assert [turn for turn, _ in got] == sorted(turn for turn, _ in got)
     measured(f"messages by turn: {[sum(t == turn for t, _ in got) for turn in range(turns)]}")
+
+
+def _suspended(node: Any, queue: str, action: str) -> None:
+    """Stops a queue's process as an overload would, or has it go on."""
+    node.ctl("eval", f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, '
+                     f'<<"{queue}">>)), sys:{action}(amqqueue:get_pid(Q)).')
+
+
+def _rate(app: App, transport: Any, count: int) -> float:
+    """Notifications per second that one thread gets rid of."""
+    begun = time.monotonic()
+    for number in range(count):
+        app.notify(number, topic="free", transport=transport)
+    return count / (time.monotonic() - begun)
+
+
+def _compare(app: App, block: Callable[[], None], release: Callable[[], None], senders: int,
+             count: int) -> list[float]:
+    """The rate to one target while another is full, as a part of what it is else; in turns."""
+    transport = app.notification_transport()
+    app.notify("made", topic="full", transport=transport)
+    _rate(app, transport, count)
+    ratios = []
+    for _ in range(5):
+        free = _rate(app, transport, count)
+        block()
+        _rate(app, transport, 1)  # until the driver knows
+        waiting = [app.later(app.notify, number, topic="full", transport=transport)
+                   for number in range(senders)]
+        _rate(app, transport, 20)  # until all wait
+        ratios.append(_rate(app, transport, count) / free)
+        assert not any(future.done() for future in waiting)
+        release()
+        for future in waiting:
+            future.result(PATIENCE)
+    return ratios
+
+
+def _assert_unharmed(ratios: list[float], long_form: bool,
+                     measured: Callable[[str], None]) -> None:
+    """At least 90 %: by the median; where others use the machine too, by the best turn."""
+    middle = statistics.median(ratios)
+    measured(f"rate to the other target: {middle:.0%} (median of {len(ratios)}), "
+             f"best {max(ratios):.0%}, worst {min(ratios):.0%}")
+    assert (middle if long_form else max(ratios)) >= 0.9
+
+
+def test_a_full_target_slows_only_its_own_senders_on_the_embedded_broker(
+        long_form: bool, measured: Callable[[str], None]) -> None:
+    address = "unicast.openstack.full.info"
+    with Bus("broker") as bus, App(bus.address, default_notify_timeout=60) as app:
+        app.listener(Events(), topic="free")
+        ratios = _compare(app, lambda: bus.pause_credit(address),
+                          lambda: bus.resume_credit(address), 32, 3000 if long_form else 300)
+    _assert_unharmed(ratios, long_form, measured)
+
+
+@pytest.mark.rabbitmq
+def test_a_full_target_slows_only_its_own_senders_on_rabbitmq(
+        rabbitmq: Any, long_form: bool, measured: Callable[[str], None]) -> None:
+    """200 messages wait: more than the 170 that RabbitMQ takes unconfirmed on a link."""
+    name = "openstack:notify:openstack:full.info"
+    with App(rabbitmq.url(), default_notify_timeout=60) as app:
+        app._pool = concurrent.futures.ThreadPoolExecutor(200)
+        app.listener(Events(), topic="free")
+        ratios = _compare(app, lambda: _suspended(rabbitmq, name, "suspend"),
+                          lambda: _suspended(rabbitmq, name, "resume"), 200,
+                          2000 if long_form else 400)
+    _assert_unharmed(ratios, long_form, measured)
