@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import queue
 import statistics
 import threading
@@ -168,3 +169,34 @@ def test_a_full_target_slows_only_its_own_senders_on_rabbitmq(
                           lambda: _suspended(rabbitmq, name, "resume"), 200,
                           2000 if long_form else 400)
     _assert_unharmed(ratios, long_form, measured)
+
+
+@pytest.mark.rabbitmq
+def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
+        rabbitmq: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It closes the window of the session: what waits was not sent, and is told apart."""
+    caplog.set_level(logging.INFO, "amqp1_driver")
+    with App(rabbitmq.url(), blocked_warning_interval=0.3) as app:
+        events = Events()
+        control = flow.control(app.listener(events, topic="alarm"))
+        transport = app.notification_transport()
+        app.notify("before", topic="alarm", transport=transport)
+        assert events.take() == "before"
+        control.pause()
+        app.notify("kept", topic="alarm", transport=transport)
+        rabbitmq.ctl("set_vm_memory_high_watermark", "0.0000001")
+        try:
+            app.set(default_notify_timeout=1.0)
+            with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="credit"):
+                app.notify("never", topic="alarm", transport=app.notification_transport())
+            late = app.later(app.notify, "late", topic="alarm", transport=transport)
+            control.resume()
+            assert events.take() == "kept"
+            assert not late.done()
+        finally:
+            rabbitmq.ctl("set_vm_memory_high_watermark", "0.6")
+        late.result(PATIENCE)
+        assert events.take() == "late"
+    said = [record.getMessage() for record in caplog.records]
+    assert any("blocked since" in text and "closed its session's window" in text for text in said)
+    assert any("goes on: blocked for" in text for text in said)
