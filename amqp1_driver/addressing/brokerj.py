@@ -12,17 +12,19 @@
 
 """Queues and exchanges of Apache Qpid Broker-J.
 
-================  =======================================  =====================================
+================  =======================================  ======================================
 for               queue                                    sent to
-================  =======================================  =====================================
+================  =======================================  ======================================
 RPC, any one      ``openstack:rpc:anycast:EX:TOPIC``       the queue
 RPC, one          ``openstack:rpc:unicast:EX:TOPIC:SRV``   the queue
-RPC, all          ``openstack:rpc:multicast:EX:TOPIC:U``   exchange of that name without ``:U``
-notifications     ``openstack:notify:EX:TOPIC``            ``openstack:notify:EX/TOPIC``
+RPC, all          ``openstack:rpc:multicast:EX:TOPIC:U``   key of that name without ``:U``
+notifications     ``openstack:notify:EX:TOPIC``            key of that name
 ... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
-================  =======================================  =====================================
+================  =======================================  ======================================
 
-The address of a queue is its name, that of an exchange too, with a slash and the key behind it.
+The address of a queue is its name. Keys are those of the exchange ``amq.direct``, which is always
+there: ``amq.direct/KEY``. What goes to a key without queues is accepted and dropped, so a notifier
+sees to the queue for listeners yet to come.
 A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
 Colons, slashes, backslashes and percent signs inside names are percent-encoded: different
 destinations never share a queue.
@@ -39,13 +41,13 @@ from amqp1_driver.addressing.base import (
     AddressConfig,
     Binding,
     Destination,
-    Exchange,
     Node,
     Queue,
     Service,
 )
 from amqp1_driver.exceptions import UnsupportedFeature
 
+EXCHANGE = "amq.direct"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerJAddresser:
@@ -61,11 +63,9 @@ class BrokerJAddresser:
 
     def target(self, dest: Destination) -> Node:
         if dest.service is Service.NOTIFY:
-            exchange = self._notify_exchange(dest)
-            return Node(f"{exchange.name}/{dest.topic}", self._notify_queue(dest, exchange, None))
+            return Node(f"{EXCHANGE}/{self._notify_key(dest)}", self._notify_queue(dest, None))
         if dest.fanout:
-            exchange = self._fanout_exchange(dest)
-            return Node(exchange.name, (exchange,))
+            return Node(f"{EXCHANGE}/{self._rpc_name('multicast', dest)}")
         if dest.server:
             # Not declared by the sender: without the server's queue nobody is there.
             return Node(self._unicast_queue(dest, dest.server).name)
@@ -76,8 +76,8 @@ class BrokerJAddresser:
         if dest.service is Service.NOTIFY:
             if pool and not self.pools:
                 raise UnsupportedFeature(f"notification pools are not supported by {self.bus}")
-            declare = self._notify_queue(dest, self._notify_exchange(dest), pool or None)
-            return (Node(declare[1].name, declare),)
+            declare = self._notify_queue(dest, pool or None)
+            return (Node(declare[0].name, declare),)
         queues = [self._anycast_queue(dest)]
         if dest.server:
             queues.insert(0, self._unicast_queue(dest, dest.server))
@@ -90,26 +90,18 @@ class BrokerJAddresser:
     def _unicast_queue(self, dest: Destination, server: str) -> Queue:
         return _queue(self._rpc_name("unicast", dest, server), auto_delete=True)
 
-    def _fanout_exchange(self, dest: Destination) -> Exchange:
-        return Exchange(self._rpc_name("multicast", dest), "fanout", durable=True)
-
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
         """A queue of this listener alone, gone with its connection."""
-        exchange = self._fanout_exchange(dest)
         name = self._rpc_name("multicast", dest, unique)
         queue = Queue(name, durable=False, exclusive=True, auto_delete=False)
-        return Node(name, (exchange, queue, Binding(exchange.name, name, "all")))
+        return Node(name, (queue, Binding(EXCHANGE, name, self._rpc_name("multicast", dest))))
 
-    def _notify_exchange(self, dest: Destination) -> Exchange:
-        name = self._name(Service.NOTIFY.value, self.config.exchange_of(dest))
-        return Exchange(name, "direct", durable=True)
+    def _notify_key(self, dest: Destination, *more: str) -> str:
+        return self._name(Service.NOTIFY.value, self.config.exchange_of(dest), dest.topic, *more)
 
-    def _notify_queue(
-        self, dest: Destination, exchange: Exchange, pool: str | None
-    ) -> tuple[Exchange, Queue, Binding]:
-        names = (self.config.exchange_of(dest), dest.topic, *((pool,) if pool else ()))
-        queue = _queue(self._name(Service.NOTIFY.value, *names), auto_delete=False)
-        return (exchange, queue, Binding(exchange.name, queue.name, dest.topic))
+    def _notify_queue(self, dest: Destination, pool: str | None) -> tuple[Queue, Binding]:
+        queue = _queue(self._notify_key(dest, *((pool,) if pool else ())), auto_delete=False)
+        return (queue, Binding(EXCHANGE, queue.name, self._notify_key(dest)))
 
     def _rpc_name(self, kind: str, dest: Destination, *more: str) -> str:
         return self._name(Service.RPC.value, kind, self.config.exchange_of(dest), dest.topic, *more)

@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Declares queues, exchanges and bindings on Apache Qpid Broker-J.
+"""Declares queues and bindings on Apache Qpid Broker-J.
 
 By its node ``$management`` in each virtual host: requests say what to do in application
 properties, and carry attributes in a map; responses carry a status code like HTTP's.  They come
@@ -20,7 +20,7 @@ over the link whose target is the request's reply-to, as on RabbitMQ.  Lives on 
 from typing import Any
 
 from amqp1_driver import codec
-from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Queue
+from amqp1_driver.addressing.base import Binding, Declaration, Queue
 from amqp1_driver.protocol.provision import REPLY_TO, Provisioner
 
 _EXISTS = 409
@@ -35,23 +35,12 @@ def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | 
                            "lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"}
         elif declaration.auto_delete:
             attributes["lifetimePolicy"] = "DELETE_ON_NO_OUTBOUND_LINKS"
-        return _create("Queue", declaration.name, attributes)
-    if isinstance(declaration, Exchange):
-        attributes = {"durable": declaration.durable, "qpid-type": declaration.type}
-        if declaration.type == "fanout":
-            # to nobody is no error, as little as to one of several
-            attributes["unroutableMessageBehaviour"] = "DISCARD"
-        return _create("Exchange", declaration.name, attributes)
+        return ({"operation": "CREATE", "type": "org.apache.qpid.Queue"},
+                {"name": declaration.name, "object-path": declaration.name, **attributes})
     assert isinstance(declaration, Binding)
     return {"operation": "bind", "type": "org.apache.qpid.Exchange", "index": "object-path",
             "key": declaration.exchange, "destination": declaration.queue,
             "bindingKey": declaration.key}, None
-
-
-def _create(kind: str, name: str, attributes: dict[str, Any]) -> tuple[dict[str, Any],
-                                                                       dict[str, Any]]:
-    return ({"operation": "CREATE", "type": f"org.apache.qpid.{kind}"},
-            {"name": name, "object-path": name, **attributes})
 
 
 class QpidProvisioner(Provisioner):
