@@ -88,6 +88,11 @@ class Worker:
         self._reader.join(10)
         self._process.stdout.close()
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait(10)
+
     @property
     def log(self) -> str:
         """What it wrote to standard error so far."""

@@ -127,7 +127,7 @@ def test_casts_are_not_lost_while_servers_come_and_go(rabbit43: Node,
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        for _ in range(10):
+        for _ in range(4):
             server = apps.server("come-and-go", endpoint)
             first = endpoint.told.get(timeout=WAIT)
             stop(server)
