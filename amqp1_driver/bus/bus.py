@@ -130,21 +130,18 @@ class Bus(Controls):
         def listen(port: int) -> socket.socket:
             return socket.create_server((self.host, port), family=family, backlog=512)
 
-        listeners: dict[socket.socket, NewWebSocket | None] = {}
+        new_websocket = _websocket_layer() if self._websocket_port is not None else None
         listener = listen(self._port)
         self._port = listener.getsockname()[1]
-        listeners[listener] = None
+        listeners: dict[socket.socket, NewWebSocket | None] = {listener: None}
         if self._websocket_port is not None:
-            # Imported here only: nothing else of the bus needs wsproto.
-            from .websocket import WebSocketServer
-
             try:
                 second = listen(self._websocket_port)
             except OSError:
                 listener.close()
                 raise
             self._websocket_port = second.getsockname()[1]
-            listeners[second] = WebSocketServer
+            listeners[second] = new_websocket
         return listeners
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -219,3 +216,12 @@ class Bus(Controls):
     @property
     def _printed_host(self) -> str:
         return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def _websocket_layer() -> NewWebSocket:
+    # Imported here only: nothing else of the bus needs wsproto.
+    try:
+        from .websocket import WebSocketServer
+    except ImportError as exc:
+        raise ValueError(f"WebSocket needs the extra amqp1-driver[websocket]: {exc}") from exc
+    return WebSocketServer

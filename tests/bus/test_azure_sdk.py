@@ -36,11 +36,12 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import (
     MessageSizeExceededError,
+    ServiceBusAuthorizationError,
     ServiceBusError,
     SessionCannotBeLockedError,
 )
 
-from amqp1_driver.bus import Bus, Namespace
+from amqp1_driver.bus import Bus, Namespace, Rule
 
 HOST = "ns.servicebus.windows.net"
 KEY = "c2VjcmV0"
@@ -66,7 +67,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bus(certificates: Path) -> Iterator[Bus]:
     namespace = Namespace(
         queues=("q",), session_queues=("replies",), topics={"t": ("s1", "s2")},
-        rules={"root": KEY}, jwt_secret="jwt-key",
+        rules={"root": KEY, "reader": Rule(KEY, frozenset({"Listen"}))}, jwt_secret="jwt-key",
     )  # fmt: skip
     certificate = str(certificates / "server.pem")
     with Bus("servicebus", tls_cert=certificate, websocket_port=0, namespace=namespace) as running:
@@ -256,6 +257,13 @@ def test_a_wrong_key_is_refused_at_once(
     assert time.monotonic() - began < 2
     assert "Status code: 401" in message
     assert "InvalidSignature: The token has an invalid signature." in message
+
+
+def test_a_key_that_may_not_send_is_refused_with_the_right_that_it_lacks(connect: Connect) -> None:
+    needed = r"'Send' claim\(s\) are required to perform this operation"
+    reader = AzureNamedKeyCredential("reader", KEY)
+    with connect.by(reader) as client, pytest.raises(ServiceBusAuthorizationError, match=needed):
+        send(client, ServiceBusMessage("no"))
 
 
 def test_a_missing_entity_is_named(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -297,6 +298,12 @@ def test_tls_is_below_the_websocket(tmp_path: Path) -> None:
 def test_a_bus_without_the_option_has_no_websocket() -> None:
     with Bus("broker") as bus:
         assert (bus.websocket_port, bus.websocket_address) == (None, None)
+
+
+def test_without_wsproto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "amqp1_driver.bus.websocket", None)
+    with pytest.raises(ValueError, match=r"needs the extra amqp1-driver\[websocket\]"):
+        Bus(websocket_port=0).start()
 
 
 def test_a_websocket_port_that_is_taken_leaves_nothing_open(bus: Bus) -> None:
