@@ -38,7 +38,7 @@ import threading
 import time
 from typing import Any
 
-from tests.functional import buses, matrix, suites, venvs
+from tests.functional import buses, matrix, results, suites, venvs
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(__file__).with_name("worker.py")
@@ -116,6 +116,9 @@ class Report:
     skipped: int = 0
     problems: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    #: what the bus calls itself
+    product: str = ""
+    tests: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -151,8 +154,10 @@ def judge(report: Report, results: dict[str, dict[str, Any]], only: str | None) 
 class Session:
     """Runs of the suite with one build of the driver."""
 
-    def __init__(self, site: pathlib.Path, workers: int, only: str | None) -> None:
+    def __init__(self, site: pathlib.Path, workers: int, only: str | None,
+                 identify: bool = False) -> None:
         self._site, self._workers, self._only = site, workers, only
+        self._identify = identify
 
     def execute(self, run: matrix.Run) -> Report:
         report, since = Report(run), time.monotonic()
@@ -162,9 +167,12 @@ class Session:
         try:
             python = venvs.python_for(suites.SUITES[run.suite])
             with buses.running(run.bus, logs / "bus.log") as address:
-                results = self._tests(run, python, address, logs)
-            (logs / "results.json").write_text(json.dumps(list(results.values()), indent=1))
-            judge(report, results, self._only)
+                if self._identify:
+                    report.product = results.identity(address)
+                found = self._tests(run, python, address, logs)
+            report.tests = list(found.values())
+            (logs / "results.json").write_text(json.dumps(report.tests, indent=1))
+            judge(report, found, self._only)
         except (buses.BusError, subprocess.CalledProcessError, OSError) as error:
             report.problems.append(str(error))
         report.seconds = time.monotonic() - since
@@ -271,6 +279,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", choices=matrix.THREADS, default="native")
     parser.add_argument("--workers", type=int, default=WORKERS, help="processes (%(default)s)")
     parser.add_argument("--only", metavar="REGEX", help="only the tests whose id matches")
+    parser.add_argument("--results", type=pathlib.Path, metavar="FILE.json",
+                        help="put the outcomes there as well, for tests.functional.report")
     return parser.parse_args(argv)
 
 
@@ -284,11 +294,16 @@ def main(argv: list[str] | None = None) -> int:
         print(f"port {METRICS_PORT} is taken: the suite's metrics test needs it and will fail")
     reports = []
     with tempfile.TemporaryDirectory(prefix="amqp1-functional-") as folder:
-        session = Session(venvs.install_driver(pathlib.Path(folder)), args.workers, args.only)
+        session = Session(venvs.install_driver(pathlib.Path(folder)), args.workers, args.only,
+                          identify=args.results is not None)
         for run in runs:
             report = session.execute(run)
             reports.append(report)
             print(report, flush=True)
+            if args.results is not None and report.tests:
+                results.store(args.results, results.entry(
+                    "suite", run.bus, report.product, report.tests, suite=run.suite,
+                    scheme=run.scheme, threads=run.threads))
             for problem in report.problems:
                 print(f"       - {problem}", flush=True)
     failed = sum(not report.ok for report in reports)
