@@ -33,13 +33,14 @@ from amqp1_driver.policy.tokens import Token
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineSession
 from amqp1_driver.protocol.link import Cancellable, Scheduler
-from amqp1_driver.protocol.prepare import Done
+from amqp1_driver.protocol.prepare import Done, nothing_there
 from amqp1_driver.protocol.request import Requests, Response
 
 LOG = logging.getLogger(__name__)
 
 ADDRESS = "$cbs"
 #: the token is no good for this, and will not get better by itself
+_NOT_FOUND = "amqp:not-found"
 _REFUSALS = {401: "unauthorized", 403: "forbidden", 404: "not found"}
 
 
@@ -58,12 +59,12 @@ class TokenSource(Protocol):
 class Claim:
     """The token for one resource."""
 
-    __slots__ = ("asked", "error", "expires", "name", "resource", "retry", "retry_at", "timer")
+    __slots__ = ("asked", "entity", "error", "expires", "resource", "retry", "retry_at", "timer")
 
-    def __init__(self, resource: str, name: str, retry: Retry) -> None:
+    def __init__(self, resource: str, entity: Entity | None, retry: Retry) -> None:
         self.resource = resource
-        #: for errors
-        self.name = name
+        #: None: all that there are
+        self.entity = entity
         self.retry = retry
         #: end of the token that the peer has taken, seconds since 1970
         self.expires = 0.0
@@ -74,15 +75,42 @@ class Claim:
         self.retry_at = 0.0
         self.timer: Cancellable | None = None
 
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return str(self.entity) if self.entity is not None else "all entities"
+
+    @property
+    def absent(self) -> bool:
+        """There is nothing to have a token for."""
+        return self.error is not None and self.error.condition == _NOT_FOUND
+
 
 class _Waiter:
-    """Waits for several claims; told once."""
+    """Waits for several claims; told once.
 
-    __slots__ = ("_done", "missing")
+    Of entities that are missing it is told when all have been asked for.
+    """
+
+    __slots__ = ("_absent", "_done", "_missing")
 
     def __init__(self, missing: Iterable[Claim], done: Done) -> None:
-        self.missing = set(missing)
+        self._missing = set(missing)
+        self._absent: list[Claim] = []
         self._done: Done | None = done
+
+    def met(self, claim: Claim) -> None:
+        """There is a token, or there never will be."""
+        if claim.absent:
+            self._absent.append(claim)
+        self._missing.discard(claim)
+        if not self._missing:
+            self.tell(self._nothing_there())
+
+    def _nothing_there(self) -> exceptions.AmqpError | None:
+        error = self._absent[0].error if self._absent else None
+        found = tuple(c.entity for c in self._absent if c.entity is not None)
+        return nothing_there(error, found) if error is not None else None
 
     def tell(self, error: BaseException | None) -> None:
         done, self._done = self._done, None
@@ -136,12 +164,18 @@ class Claims:
             return
         waiter = _Waiter(missing, done)
         for claim in missing:
-            if claim.error is not None and self._scheduler.now() < claim.retry_at:
-                waiter.tell(claim.error)
-                return
-        for claim in missing:
-            self._waiters.setdefault(claim, []).append(waiter)
-            self._ask(claim)
+            if claim.error is None or self._scheduler.now() >= claim.retry_at:
+                self._waiters.setdefault(claim, []).append(waiter)
+                self._ask(claim)
+            else:
+                self._tell(waiter, claim)
+
+    @staticmethod
+    def _tell(waiter: _Waiter, claim: Claim) -> None:
+        if claim.error is None or claim.absent:
+            waiter.met(claim)
+        else:
+            waiter.tell(claim.error)
 
     def known(self, node: Node) -> bool:
         return all(self._good(claim) for claim in self._of(node.declare))
@@ -168,8 +202,8 @@ class Claims:
                 path = "" if self._whole else entity.name
                 claim = self._claims.get(path)
                 if claim is None:
-                    name = "all entities" if self._whole else f"{entity.kind} {entity.name}"
-                    claim = self._claims[path] = Claim(self._base + path, name, self._retry)
+                    claim = self._claims[path] = Claim(
+                        self._base + path, None if self._whole else entity, self._retry)
                 found.append(claim)
         return found
 
@@ -203,9 +237,10 @@ class Claims:
         elif answer.good:
             self._accepted(claim, token)
         elif answer.status in _REFUSALS:
+            gone = answer.status == 404 and claim.entity is not None
             self._refused(claim, self._error(
                 claim, f"refused with status {answer.status} ({_REFUSALS[answer.status]})",
-                answer.description))
+                answer.description, exceptions.LinkFailed if gone else None))
         else:
             self._failed(claim, self._error(claim, f"failed with status {answer.status}",
                                             answer.description))
@@ -224,9 +259,7 @@ class Claims:
         delay = tokens.renewal(token.expires, now, self._scheduler.rng)
         claim.timer = self._scheduler.call_later(delay, partial(self._again, claim))
         for waiter in self._waiters.pop(claim, []):
-            waiter.missing.discard(claim)
-            if not waiter.missing:
-                waiter.tell(None)
+            waiter.met(claim)
 
     def _refused(self, claim: Claim, error: exceptions.AmqpError) -> None:
         """Those who wait have their answer; who comes soon has it too."""
@@ -238,7 +271,7 @@ class Claims:
         if self._good(claim):
             claim.timer = self._scheduler.call_later(delay, partial(self._again, claim))
         for waiter in self._waiters.pop(claim, []):
-            waiter.tell(error)
+            self._tell(waiter, claim)
 
     def _failed(self, claim: Claim, error: exceptions.AmqpError) -> None:
         """Nobody said no: try again as long as it is needed."""
@@ -261,9 +294,11 @@ class Claims:
         claim.timer = None
         self._ask(claim)
 
-    def _error(self, claim: Claim, reason: str, text: str = "") -> exceptions.AmqpError:
-        return exceptions.AuthenticationFailed(f"token for {claim.name}: {reason}",
-                                               host=self._host, description=text or None)
+    def _error(self, claim: Claim, reason: str, text: str = "",
+               absent: type[exceptions.AmqpError] | None = None) -> exceptions.AmqpError:
+        kind = absent or exceptions.AuthenticationFailed
+        return kind(f"token for {claim.name}: {reason}", host=self._host,
+                    condition=_NOT_FOUND if absent else None, description=text or None)
 
     @staticmethod
     def _stop(claim: Claim) -> None:

@@ -134,10 +134,13 @@ class Generation:
     def _declared(self, error: BaseException | None, attach: Callable[[], None]) -> None:
         if error is None:
             attach()
-        elif isinstance(error, exceptions.LinkFailed):
-            # without a reply address nothing goes: another host may do better
-            self._owner.give_up(error)
-        elif isinstance(error, exceptions.AuthenticationFailed) and self._alive:
+        elif not isinstance(error, exceptions.AmqpError):
+            return
+        elif self._session is None:
+            if isinstance(error, exceptions.LinkFailed):
+                # without a reply address nothing goes: another host may do better
+                self._owner.give_up(error)
+        elif self._alive:
             self.replies.refused(error)
             delay = self._reply_retry.delay(self._owner.port.rng)
             self._reply_retry = self._reply_retry.spent()

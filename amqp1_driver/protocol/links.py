@@ -335,10 +335,10 @@ class Links:
             self._attach_receivers(subscription, nodes)
             return
         subscription.last_error = error
-        if isinstance(error, exceptions.AuthenticationFailed):
-            subscription.refused(error)
-        elif not isinstance(error, exceptions.LinkFailed):
+        if not isinstance(error, (exceptions.AuthenticationFailed, exceptions.LinkFailed)):
             return
+        if self.context.profile.premade:
+            subscription.refused(error)
         if self._alive:
             retry = self._retries.get(subscription, self._retry)
             delay = retry.delay(self._scheduler.rng)

@@ -214,8 +214,7 @@ def test_no_timer_is_left_when_the_transport_is_closed(bus):
 # -- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("status", "meaning"), [
-    (401, "unauthorized"), (403, "forbidden"), (404, "not found")])
+@pytest.mark.parametrize(("status", "meaning"), [(401, "unauthorized"), (403, "forbidden")])
 def test_a_refusal_fails_who_waits_at_once_and_says_why(bus, status, meaning):
     world, cloud = bus
     cloud.answers[HOST + ANY] = (status, "InvalidSignature: The token has an invalid signature.")
@@ -237,7 +236,7 @@ def test_a_refused_call_does_not_wait_for_a_reply(path):
     assert world.state == "ready"
     op = world.call()
     assert isinstance(op.future.error, exceptions.AuthenticationFailed)
-    assert f"token for queue {REPLY}: refused with status 401" in str(op.future.error)
+    assert f"queue {REPLY} (with sessions): refused with status 401" in str(op.future.error)
     assert world.cast().future.error is None  # the right to send does not need that of replies
     del cloud.answers[HOST + REPLY]
     world.advance(1.0)
@@ -421,6 +420,51 @@ def test_calls_that_wait_when_the_queue_of_replies_is_deleted_fail(bus):
     world.run()
     assert isinstance(op.future.error, exceptions.InDoubt)
     assert world.state == "ready"
+
+
+def test_entities_for_which_no_token_can_be_had_are_missing_too(bus):
+    world, cloud = bus
+    for name in (ONE, OURS):
+        cloud.answers[HOST + name] = (404, "could not be found")
+    listener = world.listen()
+    [error] = listener.errors
+    assert isinstance(error, exceptions.LinkFailed)
+    assert str(error) == (
+        f"entities are missing on Azure Service Bus: queue {ONE}, subscription {OURS} "
+        "(host=host0:5672, condition=amqp:not-found, description=could not be found)")
+    assert [a.source.address for a in world.attaches("receiver")] == ["$cbs", REPLY]
+    again = world.listen()  # at once, from memory
+    assert [str(error) for error in again.errors] == [str(error) for error in listener.errors]
+    cloud.answers.clear()
+    world.advance(10)
+    assert (listener.ready, again.ready) == (1, 1)
+
+
+def test_a_refusal_tells_more_than_what_is_missing(bus):
+    world, cloud = bus
+    cloud.answers[HOST + ONE] = (404, "could not be found")
+    cloud.answers[HOST + ANY] = (401, "wrong key")
+    listener = world.listen()
+    assert [type(error) for error in listener.errors] == [exceptions.AuthenticationFailed]
+
+
+def test_a_message_for_whose_entity_no_token_can_be_had(bus):
+    world, cloud = bus
+    cloud.answers[HOST + ANY] = (404, "could not be found")
+    op = world.cast()
+    assert str(op.future.error).startswith(
+        f"entities are missing on Azure Service Bus: queue {ANY} (host=host0:5672, address={ANY}")
+    assert exceptions.nobody_there(op.future.error)
+
+
+def test_a_call_when_no_token_can_be_had_for_replies(path):
+    world, cloud = azure(path)
+    cloud.answers[HOST + REPLY] = (404, "could not be found")
+    world.start()
+    op = world.call()
+    assert str(op.future.error).startswith(
+        "entities are missing on Azure Service Bus: queue openstack--reply (with sessions) "
+        f"(also needed: queue {ANY}) (host=host0:5672")
 
 
 # -- replies in sessions --------------------------------------------------------------------------
