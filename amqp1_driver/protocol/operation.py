@@ -123,8 +123,9 @@ class Operation:
     #: the mailbox calls this when the loop is gone
     abort = fail
 
-    #: for all who are there, be it nobody
+    #: for all who are there, be it nobody; or for somebody who must be there
     for_whoever = False
+    mandatory = False
 
     @property
     def where(self) -> str | None:

@@ -237,9 +237,13 @@ class Sender(Link):
         self.fail_once(error)
 
     def fail_once(self, error: BaseException) -> None:
-        """An attempt to send what waits has failed: those without retries fail."""
+        """An attempt to send what waits has failed: those without retries fail.
+
+        So do those who want to be told that there is no such node.
+        """
+        missing = exceptions.nobody_there(error)
         for key, op in list(self.pending.items()):
-            if op.retry.may_retry(error, in_doubt=False):
+            if not (missing and op.mandatory) and op.retry.may_retry(error, in_doubt=False):
                 op.retry = op.retry.spent()
             else:
                 del self.pending[key]

@@ -72,11 +72,15 @@ class Transports:
                                  timeout=timeout, retry=retry)
 
     def serve(self, url: str, topic: str = TOPIC, name: str = "server",
-              endpoint: Any = None, **settings: Any) -> None:
-        """An RPC server, with an Echo unless told otherwise."""
-        server = om.get_rpc_server(self.rpc(url, **settings),
-                                   om.Target(topic=topic, server=name), [endpoint or Echo()],
-                                   executor="threading")
+              endpoint: Any = None, pool: int | None = None, **settings: Any) -> None:
+        """An RPC server, with an Echo unless told otherwise, and so many threads."""
+        transport = self.rpc(url, **settings)
+        if pool is not None:
+            from oslo_messaging import server as upstream
+            transport.conf.register_opts(upstream._pool_opts)
+            transport.conf.set_override("executor_thread_pool_size", pool)
+        server = om.get_rpc_server(transport, om.Target(topic=topic, server=name),
+                                   [endpoint or Echo()], executor="threading")
         server.start()
         self._servers.append(server)
 

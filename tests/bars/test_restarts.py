@@ -47,14 +47,18 @@ Start = Callable[[str], Worker]
 
 
 class Run:
-    """A client and a server in traffic, on a bus that is going to be disturbed."""
+    """A client and a server in traffic, on a bus that is going to be disturbed.
 
-    def __init__(self, start: Start, url: str) -> None:
+    :param client_url: where the client goes by another way
+    """
+
+    def __init__(self, start: Start, url: str, client_url: str | None = None,
+                 **options: float) -> None:
         self.server, self.client = start("server"), start("client")
         self.disturbed: list[tuple[float, float]] = []
         self.recovery: list[float] = []
-        for one in (self.server, self.client):
-            one.do("open", url=url, topic="restarts", options=OPTIONS)
+        for one, way in ((self.server, url), (self.client, client_url or url)):
+            one.do("open", url=way, topic="restarts", options={**OPTIONS, **options})
         self.server.do("serve", name="only")
         self.client.do("start_traffic", timeout=TIMEOUT)
         self.wait_through()

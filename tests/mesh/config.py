@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Configuration files of skupper-router and qpid-dispatch, which read the same ones.
+"""Configuration files of skupper-router and qpid-dispatch, which read the same ones, and of qpidd.
 
 What ``doc/source/examples/mesh`` shows to operators is made by this, and so is what the tests of
 this folder run; ``test_config`` holds the two together.
@@ -130,3 +130,18 @@ def _shown(section: Section) -> str:
     kind, settings = section
     lines = "".join(f"    {name}: {value}\n" for name, value in settings)
     return f"{kind} {{\n{lines}}}\n"
+
+
+def qpidd(port: int = 5672, auth: str = "yes") -> str:
+    """The file of qpidd: which nodes it makes when somebody first asks for them.
+
+    The patterns are regular expressions. Without their beginning a topic called "broadcast" would
+    make a topic of what has to be a queue.
+    """
+    patterns = (
+        ("queue-patterns", "exclusive"),
+        ("queue-patterns", "unicast"),
+        ("topic-patterns", "broadcast"),
+    )
+    lines = [f"port={port}", f"auth={auth}", *(f"{key}=^{prefix}[.]" for key, prefix in patterns)]
+    return "".join(f"{line}\n" for line in lines)

@@ -45,6 +45,11 @@ def test_the_example_is_what_the_tests_run(name, settings, others):
     assert shown == config.text(settings, others)
 
 
+def test_the_example_of_qpidd_is_what_its_tests_run():
+    _, _, shown = (EXAMPLES / "qpidd.conf").read_text().partition("# begin\n")
+    assert shown == config.qpidd()
+
+
 def test_every_kind_of_address_has_its_distribution():
     """Those of the driver's own options; a prefix that is missing would be balanced."""
     text = config.text(ALONE)
