@@ -19,6 +19,7 @@ Bus thread only.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 
 from proton import Message, int32
@@ -104,10 +105,14 @@ class ClaimsNode:
         claims.nobody = False
         claims.grants[audience] = grant
         due = self._clock() + grant.expires - self._wall()
-        self._call_at(due, lambda: self._expire(endpoints, audience, grant))
+        # Tokens are good for hours, connections may be short: no timer keeps one in memory.
+        weak = weakref.ref(endpoints)
+        self._call_at(due, lambda: self._expire(weak(), audience, grant))
 
-    def _expire(self, endpoints: Endpoints, audience: Resource, grant: Grant) -> None:
+    def _expire(self, endpoints: Endpoints | None, audience: Resource, grant: Grant) -> None:
         """Unless the token was renewed, what it allowed ends now."""
+        if endpoints is None:
+            return
         claims: Claims = endpoints.context
         if claims.grants.get(audience) is grant:
             del claims.grants[audience]

@@ -56,7 +56,7 @@ class WebSocketServer:
     def feed(self, data: bytes) -> bytes:
         """Take input; returns the bytes of AMQP in it. Control frames are answered."""
         plain = bytearray()
-        if self.ended:
+        if self.ended or not data:
             return b""
         try:
             self._ws.receive_data(data)

@@ -17,6 +17,8 @@ Tokens were signed with OpenSSL; it is 2023-11-14T22:13:20Z (1700000000) when a 
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -351,6 +353,18 @@ def test_who_has_gone_when_the_grace_ends_does_no_harm(bus: MemoryBus) -> None:
     gone.client.vanish()
     bus.advance(30)
     assert Claimant(bus).put(EVERYTHING, "sb://ns.example")[0] == 202
+
+
+def test_a_token_does_not_keep_a_connection_that_has_gone_in_memory(bus: MemoryBus) -> None:
+    claimant = Claimant(bus)
+    claimant.put(HOUR)
+    endpoints = weakref.ref(claimant.client.engine._endpoints)
+    claimant.client.vanish()
+    del claimant
+    bus.advance(21)  # the grace is over, too
+    gc.collect()
+    assert endpoints() is None
+    bus.advance(3600)
 
 
 # -- SASL --------------------------------------------------------------------

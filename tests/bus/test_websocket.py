@@ -23,6 +23,8 @@ from typing import Any
 import pytest
 import trustme
 import websocket
+from hypothesis import given
+from hypothesis import strategies as st
 from proton import Collector, Connection, Message, Transport
 
 from amqp1_driver.bus import Bus
@@ -166,6 +168,21 @@ def test_what_is_not_allowed_is_answered_with_a_close(
     assert taken(server)[2:4] == code
     assert server.ended
     assert server.problem
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.booleans())
+def test_no_bytes_do_harm(chunks: list[bytes], greeted: bool) -> None:
+    server = WebSocketServer()
+    if greeted:
+        server.feed(request())
+    for chunk in chunks:
+        server.feed(chunk)
+        server.wrap(AMQP)
+    server.close()
+    if server.ended:
+        taken(server)
+        server.wrap(AMQP)
+        assert taken(server) == b""
 
 
 # -- on sockets --------------------------------------------------------------
