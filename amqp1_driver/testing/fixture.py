@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from amqp1_driver.bus import Bus
 
-_READY = re.compile(r"listening on (amqps?)://(.+):(\d+) mode=(\w+)\s*$")
+_READY = re.compile(r"listening on (amqps?)://(.+):(\d+) mode=(\w+)(?: websocket=\S+)?\s*$")
 
 
 def _environment() -> dict[str, str]:
@@ -49,8 +49,8 @@ def _with_scheme(address: str, scheme: str | None, user: str | None, host: str |
 class BusFixture:
     """A bus in a thread: a context manager, and a `fixtures.Fixture` by its methods.
 
-    `mode` "router" or "broker"; further keyword arguments are those of `amqp1_driver.bus.Bus`
-    (port, tls_cert, users, queue_capacity ...). Any thread.
+    `mode` "router", "broker" or "servicebus"; further keyword arguments are those of
+    `amqp1_driver.bus.Bus` (port, tls_cert, users, queue_capacity ...). Any thread.
     """
 
     def __init__(self, mode: str = "router", **settings: Any) -> None:

@@ -62,7 +62,7 @@ def test_the_methods_of_fixtures():
 
 
 def test_a_bus_in_a_process_is_killed_and_comes_back_on_its_port():
-    with BusProcess("broker", "--user", "u:p") as bus:
+    with BusProcess("broker", "--user", "u:p", "--websocket", "0") as bus:
         assert bus.url() == f"amqp://u:p@127.0.0.1:{bus.port}"
         assert through(bus.url(), allow_insecure_mechs=True) == "hello"
         first, port = bus.pid, bus.port
