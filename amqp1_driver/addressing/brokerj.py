@@ -31,7 +31,8 @@ destinations never share a queue.
 
 Broker-J has no queues that expire when they are unused. A queue goes with its last reader, or
 stays: that for one server goes, for then nobody is there; that for any server stays if casts
-are to be durable, for then one may wait in it; those of notifications stay.
+are to be durable, for then one may wait in it, unless its last reader stops in order and it is
+empty; those of notifications stay.
 """
 
 import dataclasses
@@ -85,7 +86,8 @@ class BrokerJAddresser:
         return (*nodes, self._fanout_source(dest, unique))
 
     def _anycast_queue(self, dest: Destination) -> Queue:
-        return _queue(self._rpc_name("anycast", dest), auto_delete=not self.config.durable_casts)
+        auto_delete = not self.config.durable_casts
+        return _queue(self._rpc_name("anycast", dest), auto_delete=auto_delete, temporary=True)
 
     def _unicast_queue(self, dest: Destination, server: str) -> Queue:
         return _queue(self._rpc_name("unicast", dest, server), auto_delete=True)
@@ -93,7 +95,7 @@ class BrokerJAddresser:
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
         """A queue of this listener alone, gone with its connection."""
         name = self._rpc_name("multicast", dest, unique)
-        queue = Queue(name, durable=False, exclusive=True, auto_delete=False)
+        queue = Queue(name, durable=False, exclusive=True, auto_delete=False, temporary=True)
         return Node(name, (queue, Binding(EXCHANGE, name, self._rpc_name("multicast", dest))))
 
     def _notify_key(self, dest: Destination, *more: str) -> str:
@@ -111,8 +113,10 @@ class BrokerJAddresser:
         return ":".join(map(_escape, ("openstack", *vhost, *names)))
 
 
-def _queue(name: str, auto_delete: bool) -> Queue:
-    return Queue(name, durable=True, exclusive=False, auto_delete=auto_delete)
+def _queue(name: str, *, auto_delete: bool, temporary: bool = False) -> Queue:
+    return Queue(
+        name, durable=True, exclusive=False, auto_delete=auto_delete, temporary=temporary
+    )
 
 
 def _escape(name: str) -> str:

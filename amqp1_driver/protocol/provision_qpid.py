@@ -10,7 +10,7 @@
 #    License for the specific language governing permissions and limitations
 #    under the License.
 
-"""Declares queues and bindings on Apache Qpid Broker-J.
+"""Declares queues and bindings on Apache Qpid Broker-J, and deletes those nobody needs any more.
 
 By its node ``$management`` in each virtual host: requests say what to do in application
 properties, and carry attributes in a map; responses carry a status code like HTTP's.  They come
@@ -21,9 +21,11 @@ from typing import Any
 
 from amqp1_driver import codec
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
-from amqp1_driver.protocol.provision import REPLY_TO, Provisioner
+from amqp1_driver.protocol.provision import REPLY_TO
+from amqp1_driver.protocol.provision_leaving import LeavingProvisioner, Usage
 
 _EXISTS = 409
+_STATISTICS = '["queueDepthMessages","consumerCount"]'
 
 
 def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -43,16 +45,39 @@ def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | 
             "bindingKey": declaration.key}, None
 
 
-class QpidProvisioner(Provisioner):
+def _about(queue: Queue) -> dict[str, Any]:
+    return {"type": "org.apache.qpid.Queue", "index": "object-path", "key": queue.name}
+
+
+def _message(properties: dict[str, Any], body: Any, message_id: str) -> bytes:
+    return codec.encode_message(body, message_id=message_id, reply_to=REPLY_TO,
+                                application_properties=properties)
+
+
+class QpidProvisioner(LeavingProvisioner):
     """See the module, and :class:`Provisioner`."""
 
     address = "$management"
     paired = False
 
     def _encoded(self, declaration: Declaration, message_id: str) -> bytes:
-        properties, body = request(declaration)
-        return codec.encode_message(body, message_id=message_id, reply_to=REPLY_TO,
-                                    application_properties=properties)
+        return _message(*request(declaration), message_id)
+
+    def _inquiry(self, queue: Queue, message_id: str) -> bytes:
+        return _message({**_about(queue), "operation": "getStatistics",
+                         "statistics": _STATISTICS}, None, message_id)
+
+    def _removal(self, queue: Queue, message_id: str) -> bytes:
+        return _message({**_about(queue), "operation": "DELETE"}, None, message_id)
+
+    def _usage(self, response: codec.Message) -> Usage | None:
+        found = response.body
+        if not isinstance(found, dict) or not isinstance(found.get("queueDepthMessages"), int):
+            return None
+        return Usage(found["queueDepthMessages"], found.get("consumerCount", 0))
+
+    def _removed(self, response: codec.Message) -> bool:
+        return self._refusal(response) is None
 
     def _refusal(self, response: codec.Message) -> str | None:
         properties = response.application_properties
