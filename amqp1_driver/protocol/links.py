@@ -153,7 +153,7 @@ class Links:
                 if node.declare and not self._provisioner.known(node):
                     self._wait_for_node(op, node)
                     return
-            if (context.profile.anonymous or op.mandatory) and self._by_relay(op):
+            if context.profile.anonymous:
                 address = self._own(op)
         elif context.profile.anonymous_replies:
             address = None
@@ -173,13 +173,6 @@ class Links:
                 sender = self._attach_sender(address, context.node(op.destination))
         self._busy[sender] = None
         sender.submit(op)
-
-    def _by_relay(self, op: Request) -> bool:
-        """Whether to send to the anonymous terminus, not over a link to the address."""
-        profile = self.context.profile
-        # To nobody a router gives no credit on a link of its own; by relay it says at once.
-        return profile.anonymous or (
-            op.mandatory and profile.anonymous_replies and not profile.stores)
 
     def _own(self, op: Request) -> str | None:
         """The address of a link of its own for a message that could go by relay; None: by relay.
@@ -241,9 +234,10 @@ class Links:
     def _waits(self, sender: Sender, op: Operation) -> None:
         """No credit on a router: nobody reads there, or the news of it has not come yet.
 
-        A fanout does not wait for its first reader. The relay says at once whether there is one.
+        A fanout does not wait for its first reader, nor does who wants to be told that nobody is
+        there. The relay says at once whether there is one.
         """
-        if op.for_whoever:
+        if op.for_whoever or op.mandatory:
             known = sender.made_at + self.context.profile.news
             self._scheduler.call_later(max(0.0, known - self._scheduler.now()),
                                        lambda: self._relay(sender, op))

@@ -145,3 +145,10 @@ def qpidd(port: int = 5672, auth: str = "yes") -> str:
     )
     lines = [f"port={port}", f"auth={auth}", *(f"{key}=^{prefix}[.]" for key, prefix in patterns)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def sasl(users: str) -> str:
+    """The file of Cyrus SASL for a router: passwords in the database ``users``."""
+    lines = ("pwcheck_method: auxprop", "auxprop_plugin: sasldb", f"sasldb_path: {users}",
+             "mech_list: PLAIN")
+    return "".join(f"{line}\n" for line in lines)

@@ -31,6 +31,7 @@ from tests.mesh.routers import Mesh
 #: file of tests -> what has to be named for them, and whether it is
 _ASKED_FOR = {
     "test_mesh.py": (routers.VARIABLE, bool(routers.program())),
+    "test_secure.py": (routers.VARIABLE, bool(routers.program())),
     "test_qpidd.py": (qpidd.VARIABLE, bool(qpidd.program())),
 }
 

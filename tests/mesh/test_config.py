@@ -45,6 +45,11 @@ def test_the_example_is_what_the_tests_run(name, settings, others):
     assert shown == config.text(settings, others)
 
 
+def test_the_example_of_sasl_is_what_the_tests_run():
+    _, _, shown = (EXAMPLES / "router-sasl.conf").read_text().partition("# begin\n")
+    assert shown == config.sasl("/etc/skupper-router/users.sasldb")
+
+
 def test_the_example_of_qpidd_is_what_its_tests_run():
     _, _, shown = (EXAMPLES / "qpidd.conf").read_text().partition("# begin\n")
     assert shown == config.qpidd()

@@ -129,13 +129,32 @@ def test_a_reader_who_may_have_got_it_or_does_not_want_it_is_a_failure(make, sta
 
 
 @NOBODY
-def test_a_fanout_that_must_reach_somebody_fails(make, nobody):
+@pytest.mark.parametrize("sent", [{"fanout": True}, {}, {"server": "server"}],
+                         ids=["all", "any", "one"])
+def test_who_must_reach_somebody_is_told_once_all_routers_must_have_heard_of_readers(
+        make, sent, nobody):
     world = make()
-    op = world.request(Kind.CAST, fanout=True)
+    world.no_credit(ANY)
+    world.no_credit(ONE)
+    for seconds in (1.1, 0):  # the second time there is no news to wait for
+        op = world.request(Kind.CAST, **sent)
+        op.mandatory = True
+        world.send(op)
+        world.advance(seconds).outcome(nobody)
+        assert exceptions.nobody_there(op.future.error)
+    assert [t.link.attach.target.address for t in world.peer.transfers] == [None, None]
+
+
+def test_who_must_reach_somebody_does_so_when_the_news_of_him_comes_in_time(make):
+    world = make()
+    world.no_credit(ANY)
+    op = world.request(Kind.CAST)
     op.mandatory = True
     world.send(op)
-    world.outcome(nobody)
-    assert exceptions.nobody_there(op.future.error)
+    world.advance(0.9)
+    assert not op.future.done
+    world.grant(1, ANY).outcome(p.Accepted())
+    assert (ended(op), world.sent()) == ((True, None), [(ANY, "body")])
 
 
 @pytest.mark.parametrize("server", [None, "server"])

@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A real router that asks for TLS, a user and his password, configured as documented."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import oslo_messaging as om
+import pytest
+
+from tests.bars.certificates import Authority
+from tests.bars.ports import lasting_port
+from tests.bars.support import Transports, outcome
+from tests.mesh import config
+from tests.mesh.routers import Process, program
+
+USER, REALM, PASSWORD, WRONG = "nova", "openstack", "s3cret", "wr0ng"
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def router(tmp_path: Path, authority: Authority) -> Iterator[Process]:
+    """With one user; saslpasswd2 of Cyrus SASL writes him down."""
+    binary = program()
+    assert binary is not None
+    users, folder = tmp_path / "users.sasldb", tmp_path / "sasl2"
+    folder.mkdir()
+    (folder / "skrouterd.conf").write_text(config.sasl(str(users)))
+    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(users), "-u", REALM, USER],
+                   input=PASSWORD, text=True, check=True, timeout=20)
+    certificate = authority.server("localhost")
+    settings = config.Router(
+        "router1", "localhost", port=lasting_port(), listen="127.0.0.1", mechanisms="PLAIN",
+        sasl_dir=str(folder), idle=30,
+        tls=config.Tls(authority.ca_file, certificate.cert, certificate.key))
+    process = Process(binary, settings, [], tmp_path)
+    process.start()
+    yield process
+    process.kill()
+
+
+def url(router: Process, password: str, user: str = f"{USER}%40{REALM}") -> str:
+    return f"amqp://{user}:{password}@{router.address}"
+
+
+def test_calls_go_by_tls_with_a_password(router: Process, authority: Authority,
+                                         transports: Transports) -> None:
+    way = url(router, PASSWORD)
+    transports.serve(way, ssl_ca_file=authority.ca_file)
+    client = transports.client(way, timeout=10, ssl_ca_file=authority.ca_file)
+    assert client.call({}, "echo", text="hidden") == "hidden"
+
+
+def test_the_realm_may_be_an_option(router: Process, authority: Authority,
+                                    transports: Transports) -> None:
+    settings = {"ssl_ca_file": authority.ca_file, "sasl_default_realm": REALM}
+    way = url(router, PASSWORD, USER)
+    transports.serve(way, **settings)
+    assert transports.client(way, timeout=10, **settings).call({}, "echo", text="1") == "1"
+
+
+def test_a_wrong_password_is_told_as_such(router: Process, authority: Authority,
+                                          transports: Transports) -> None:
+    client = transports.client(url(router, WRONG), retry=0, ssl_ca_file=authority.ca_file)
+    told = outcome(lambda: client.cast({}, "echo", text="1"))
+    assert isinstance(told.error, om.exceptions.MessageDeliveryFailure)
+    assert "Authentication failed [mech=PLAIN]" in told.text
+    assert WRONG not in told.text
+    assert told.seconds < 5
+
+
+def test_one_who_speaks_no_tls_gets_nowhere(router: Process, transports: Transports) -> None:
+    """The router answers in clear as far as the header, and hangs up."""
+    client = transports.client(url(router, PASSWORD), retry=0)
+    told = outcome(lambda: client.cast({}, "echo", text="1"))
+    assert isinstance(told.error, om.exceptions.MessageDeliveryFailure)
+    assert "the peer closed the connection" in told.text
+    assert told.seconds < 5
