@@ -117,6 +117,7 @@ class LoopPort:
 
     #: the loop's clock
     now = staticmethod(time.monotonic)
+    wall_clock = staticmethod(time.time)
 
     def call_later(self, delay: float, fn: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay, partial(self._guarded, fn))

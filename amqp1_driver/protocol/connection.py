@@ -33,9 +33,10 @@ from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
-from amqp1_driver.protocol.link import Cancellable, Scheduler
+from amqp1_driver.protocol.link import Cancellable
 from amqp1_driver.protocol.operation import Operation, expired
 from amqp1_driver.protocol.receiver import Delivery
+from amqp1_driver.protocol.sessionlock import Clocks
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
 from amqp1_driver.protocol.subscription import Subscription
 from amqp1_driver.protocol.upkeep import Upkeep
@@ -54,7 +55,7 @@ _AWAITED = {_State.CONNECTING: "its host name, TCP or TLS", _State.OPENING: "SAS
             _State.ATTACHING: "the reply link"}
 
 
-class Port(Scheduler, Protocol):
+class Port(Clocks, Protocol):
     """What the connection needs of the world."""
 
     #: hostname of the next Open frame; None: the name of the host

@@ -192,6 +192,11 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
     def source(self) -> str | None:
         return self._pn_link.remote_source.address  # type: ignore[no-any-return]
 
+    @property
+    def properties(self) -> Any:
+        """Of the peer's Attach: a map by name, or None."""
+        return self._pn_link.remote_properties
+
     def grant(self, credit: int) -> None:
         """Give the peer that much more link credit (2.6.7)."""
         self.path.flow(self, credit)

@@ -30,7 +30,6 @@ from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.cbs import Claims, TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
-from amqp1_driver.protocol.link import Scheduler
 from amqp1_driver.protocol.links import Links, Sessions
 from amqp1_driver.protocol.operation import Kind, Operation, Request
 from amqp1_driver.protocol.prepare import Preparer, entities, nothing_there
@@ -39,6 +38,7 @@ from amqp1_driver.protocol.provision_attach import AttachProvisioner
 from amqp1_driver.protocol.provision_qpid import QpidProvisioner
 from amqp1_driver.protocol.provision_rabbitmq import RabbitmqProvisioner
 from amqp1_driver.protocol.reply import Replies
+from amqp1_driver.protocol.sessionlock import Clocks, SessionLock
 from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Owner(Protocol):
     link_retry: Retry
 
     @property
-    def port(self) -> Scheduler: ...
+    def port(self) -> Clocks: ...
     @property
     def host(self) -> str: ...
     @property
@@ -98,7 +98,8 @@ class Generation:
         self.replies = Replies(
             owner.port, self._host, owner.link_retry, self.profile.reply, self._node,
             lambda: self._sessions.shared("replies"), settings.reply_link_credit,
-            self._reply_ready, owner.reply_lost, self._declare_reply_node, self._session)
+            self._reply_ready, owner.reply_lost, self._declare_reply_node, self._session,
+            self._make_lock())
         self._links: Links | None = None
 
     def _make_claims(self) -> Claims | None:
@@ -109,6 +110,14 @@ class Generation:
         whole = owner.settings.token_scope == "namespace"
         return Claims(owner.port, self._host, owner.hostname, whole, source, owner.link_retry,
                       owner.settings.connect_timeout)
+
+    def _make_lock(self) -> SessionLock | None:
+        if self._node is None or self._session is None:
+            return None
+        owner = self._owner
+        return SessionLock(owner.port, self._host, self._node.address, self._session,
+                           self._engine, lambda: self._sessions.shared("replies"),
+                           owner.settings.connect_timeout, owner.link_retry)
 
     @property
     def _preparer(self) -> Preparer | None:

@@ -31,6 +31,7 @@ from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSession
 from amqp1_driver.protocol.link import Link, Scheduler
 from amqp1_driver.protocol.operation import Request, Stage
+from amqp1_driver.protocol.sessionlock import SessionLock, locked_until
 from amqp1_driver.protocol.states import LinkState
 
 LOG = logging.getLogger(__name__)
@@ -50,8 +51,9 @@ class Replies(Link):
     :param on_ready: told the reply address
     :param on_lost: the link has gone while the connection lives
     :param prepare: makes sure that the node is there, then calls on
-    :param session: of ``node``, where all processes share one; replies wait in it for us, so
+    :param session_id: of ``node``, where all processes share one; replies wait in it for us, so
         that the loss of the link costs none
+    :param lock: keeps the session ours
     """
 
     def __init__(self, scheduler: Scheduler, host: str, retry: Retry, kind: ReplyKind,
@@ -59,7 +61,7 @@ class Replies(Link):
                  on_ready: Callable[[str], None],
                  on_lost: Callable[[exceptions.AmqpError], None],
                  prepare: Callable[[Callable[[], None]], None],
-                 session_id: str | None = None) -> None:
+                 session_id: str | None = None, lock: SessionLock | None = None) -> None:
         super().__init__(scheduler, host, retry)
         self.address = node.address if node else "the reply address"
         self.window = CreditWindow(credit)
@@ -74,6 +76,7 @@ class Replies(Link):
         self._prepare = prepare
         self._attempt = 0
         self._session_id = session_id
+        self._lock = lock
         self._told = False
         #: why no replies can be had just now although all else goes; only with a session
         self.trouble: exceptions.AmqpError | None = None
@@ -178,6 +181,8 @@ class Replies(Link):
             LOG.error("The bus at %s assigned no reply address", self.host)
             return
         self.trouble = None
+        if self._lock is not None:
+            self._lock.held(locked_until(self.link.properties))
         self._ready(self.address)
 
     def _ready(self, address: str) -> None:
@@ -196,10 +201,14 @@ class Replies(Link):
     def connection_lost(self) -> None:
         super().connection_lost()
         self.unsettled.clear()
+        if self._lock is not None:
+            self._lock.connection_lost(exceptions.ConnectionLost(host=self.host))
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self.unsettled.clear()
         self.window.on_detached()
+        if self._lock is not None:
+            self._lock.lost()
         if self._session_id is not None:
             if not was_attached or error.condition == "amqp:not-found":
                 self.refused(error)

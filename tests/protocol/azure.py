@@ -21,10 +21,13 @@ from amqp1_driver.policy.tokens import Token
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
 from amqp1_driver.testing.state import Event, Link
+from amqp1_driver.testing.wire import Long, Symbol, Timestamp
 
 from .world import World
 
 REPLY = "openstack--reply"
+MANAGEMENT = f"{REPLY}/$management"
+LOCKED_UNTIL = Symbol("com.microsoft:locked-until-utc")
 HOST = "sb://host0/"
 
 
@@ -58,7 +61,9 @@ class Azure:
 
     :param entities: that are there; None: all that are asked for
 
-    ``answers``: status and description by resource, None for no answer.
+    ``answers``: status and description by resource, None for no answer. ``lock``: seconds for
+    which a session is locked, None = it does not say. ``renewals``: sessions whose lock was
+    renewed, which ``renew`` may refuse by its status.
     """
 
     def __init__(self, world: World, entities: set[str] | None = None, life: float = 3600.0,
@@ -73,22 +78,48 @@ class Azure:
         self.puts: list[Message] = []
         self.answers: dict[str, tuple[int, str] | None] = {}
         self.late: list[tuple[Event, Message]] = []
+        self.lock: float | None = 300.0
+        self.renew = 200
+        self.renewals: list[str] = []
         rules = world.peer.override(None)
         rules.expect_attach().call(self._attach)
         world.peer.override(None).expect_transfer(address="$cbs").call(self._serve)
+        world.peer.override(None).expect_transfer(address=MANAGEMENT).call(self._manage)
 
     def _attach(self, event: Event) -> None:
         link = event.link
         assert link is not None
         address = link.address or ""
-        if address == "$cbs":
+        if address in ("$cbs", MANAGEMENT):
             reactions.respond(event)
+        elif self.lock is not None and address == REPLY and not link.client_sends \
+                and self.allowed(address) and (self.entities is None or address in self.entities):
+            reactions.respond(event, properties={LOCKED_UNTIL: self._ticks()})
         elif self.wanted and not self.allowed(address):
             reactions.refuse(event, "amqp:unauthorized-access", "no token")
         elif self.entities is not None and address not in self.entities:
             reactions.refuse(event, "amqp:not-found", f"entity {address} could not be found")
         else:
             reactions.respond(event)
+
+    def _ticks(self) -> Long:
+        """Since the year 1, in tenths of a microsecond."""
+        assert self.lock is not None
+        return Long(621355968000000000 + round((self.world.clock() + self.lock) * 10000000))
+
+    def _manage(self, event: Event) -> None:
+        assert event.transfer is not None and event.session is not None
+        message = event.transfer.message
+        reactions.respond(event)
+        assert message.application_properties == {"operation": "com.microsoft:renew-session-lock"}
+        self.renewals.append(message.body["session-id"])
+        back = next(link for link in event.session.links.values()
+                    if link.attach.target.address == message.properties.reply_to)
+        end = round((self.world.clock() + (self.lock or 0.0)) * 1000)
+        reactions.transfer(back, Message(
+            {"expiration": Timestamp(end)} if self.renew < 300 else None,
+            properties=Properties(correlation_id=message.properties.message_id),
+            application_properties={"statusCode": self.renew, "statusDescription": "as said"}))
 
     def allowed(self, address: str) -> bool:
         now = self.world.clock()
@@ -103,7 +134,7 @@ class Azure:
 
     def open_links(self) -> list[Link]:
         return [link for link in self.world.peer.links
-                if not link.detached and link.address != "$cbs"]
+                if not link.detached and link.address not in ("$cbs", MANAGEMENT)]
 
     def _serve(self, event: Event) -> None:
         assert event.transfer is not None

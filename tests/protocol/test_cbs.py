@@ -504,6 +504,54 @@ def test_calls_survive_the_loss_of_the_sessions_lock(bus):
                 for a in reply_attaches(world)}) == 1
 
 
+def test_the_lock_on_our_session_is_renewed_while_it_lasts(bus):
+    world, cloud = bus
+    world.advance(200)
+    assert cloud.renewals == []
+    world.advance(1000)
+    assert set(cloud.renewals) == {"unique-1"}
+    assert 5 <= len(cloud.renewals) <= 6
+    assert len(reply_attaches(world)) == 1
+    management = [a for a in world.attaches() if "openstack--reply/$management" in (
+        a.source.address, a.target.address)]
+    assert [a.role for a in management] == [True, False]
+
+
+def test_a_lock_of_unknown_length_is_renewed_soon(path):
+    world, cloud = azure(path)
+    cloud.lock = None
+    world.start().advance(30)
+    assert cloud.renewals[:1] == ["unique-1"]
+
+
+def test_a_renewal_of_the_lock_that_fails_is_repeated(bus, caplog):
+    world, cloud = bus
+    cloud.renew = 500
+    world.advance(290)
+    assert len(cloud.renewals) >= 3
+    assert ("The lock on session unique-1 of openstack--reply at host0:5672 was not renewed: "
+            "status 500: as said; again in ") in caplog.text
+    cloud.renew = 200
+    world.advance(8)
+    count = len(cloud.renewals)
+    world.advance(200)
+    assert len(cloud.renewals) == count
+
+
+def test_no_lock_is_renewed_that_was_lost(bus):
+    world, cloud = bus
+    world.advance(250)
+    cloud.renewals.clear()
+    world.drop()
+    cloud.good.clear()
+    world.advance(200)
+    assert cloud.renewals == []
+    world.advance(60)
+    assert set(cloud.renewals) == {"unique-2"}
+    world.close()
+    assert world.port.timers.live == set()
+
+
 @pytest.mark.parametrize("kind", [Kind.REPLY, Kind.HEARTBEAT])
 def test_a_reply_goes_into_the_session_of_its_caller(bus, kind):
     world, cloud = bus

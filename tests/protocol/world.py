@@ -137,6 +137,8 @@ class FakePort:
         assert delay >= 0
         return self.timers.add(self.now() + delay, fn)
 
+    wall_clock = now
+
     def token_source(self, host: Host) -> Any:
         return self.tokens
 
