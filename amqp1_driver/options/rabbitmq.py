@@ -59,9 +59,9 @@ OPTS: list[cfg.Opt] = [
                "messages for a queue that is full." + _ALL, choices=[
                    ("reject-publish", "their senders get an error"),
                    ("drop-head", "the oldest one in the queue is dropped, unnoticed")]),
-    count("queue_delivery_limit", 0, "RabbitMQ: a message that was handed back so often is "
-          "dropped; for quorum queues, whose own limit is 20, and that is what 0 means." + _ALL,
-          minimum=0),
+    count("queue_delivery_limit", 0, "RabbitMQ: a message is dropped after it was lost so often "
+          "with those who had fetched it. For quorum queues, whose own limit is 20, and that is "
+          "what 0 means." + _ALL, minimum=0),
     count("queue_replicas", 0, "RabbitMQ: on how many nodes of a cluster a quorum queue or stream "
           "is made; 0: as the broker has it." + _ALL, minimum=0),
     cfg.BoolOpt("notification_single_active_consumer", default=False, help="RabbitMQ: of all "

@@ -306,8 +306,10 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         link._setup(handler, self.path, session)
         link.configure(addresses[0], addresses[1], None, modes)
         if properties:
-            link._pn_link.properties = {proton.symbol(name): value
-                                        for name, value in properties.items()}
+            # proton would write a number as long: RabbitMQ knows priorities as int only
+            link._pn_link.properties = {
+                proton.symbol(name): proton.int32(value) if type(value) is int else value
+                for name, value in properties.items()}
         self.path.link(self._connection, link)
         link.open()
 
