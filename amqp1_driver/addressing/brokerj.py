@@ -86,8 +86,11 @@ class BrokerJAddresser:
         return (*nodes, self._fanout_source(dest, unique))
 
     def _anycast_queue(self, dest: Destination) -> Queue:
-        auto_delete = not self.config.durable_casts
-        return _queue(self._rpc_name("anycast", dest), auto_delete=auto_delete, temporary=True)
+        return _queue(
+            self._rpc_name("anycast", dest),
+            auto_delete=not self.config.durable_casts,
+            temporary=self.config.rabbitmq.rpc.temporary,
+        )
 
     def _unicast_queue(self, dest: Destination, server: str) -> Queue:
         return _queue(self._rpc_name("unicast", dest, server), auto_delete=True)

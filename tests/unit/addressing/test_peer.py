@@ -28,7 +28,7 @@ from amqp1_driver.addressing import (
     choose,
     make_addresser,
 )
-from amqp1_driver.addressing.peer import foretold, reply_source
+from amqp1_driver.addressing.peer import DeclareBy, foretold, reply_source
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config
@@ -164,6 +164,51 @@ def test_qpidd():
     assert (profile.anonymous, profile.anonymous_replies) == (False, True)
     assert (profile.provision, profile.pools, profile.durable) == (False, False, True)
     assert profile.reply is ReplyKind.DYNAMIC
+
+
+# Observed on Artemis 2.40.0 and Broker-J 9.2.1.
+def test_artemis():
+    assert choose(peer("apache-activemq-artemis", "2.40.0")) == BusProfile(
+        name="ActiveMQ Artemis",
+        addressing="artemis",
+        anonymous=False,
+        anonymous_replies=True,
+        reply=ReplyKind.DYNAMIC,
+        provision=True,
+        declares=DeclareBy.ATTACHING,
+        pools=True,
+        durable=True,
+    )
+
+
+def test_broker_j():
+    assert choose(peer("Apache Qpid Broker-J Core", "9.2.1")) == BusProfile(
+        name="Qpid Broker-J",
+        addressing="brokerj",
+        anonymous=False,
+        anonymous_replies=True,
+        reply=ReplyKind.DYNAMIC,
+        provision=True,
+        declares=DeclareBy.QPID,
+        outcomes=True,
+        max_sessions=256,
+        pools=True,
+        durable=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("product", "address"),
+    [
+        ("apache-activemq-artemis", "openstack.rpc.anycast.x:t"),
+        ("Apache Qpid Broker-J Core", "openstack:rpc:anycast:x:t"),
+    ],
+)
+def test_addressers_of_java_brokers(product, address):
+    addresser = make_addresser(choose(peer(product)), config())
+    assert addresser.target(Destination(Service.RPC, "x", "t")).address == address
+    notes = Destination(Service.NOTIFY, "x", "t")
+    assert len(addresser.sources(notes, pool="p", unique="u")) == 1
 
 
 def test_embedded_broker():
