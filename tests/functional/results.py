@@ -15,13 +15,15 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import json
 import pathlib
+import subprocess
 import urllib.parse
 from typing import Any
 
 import proton.utils
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
 
 #: One entry replaces an older one with the same values of these.
 _KEY = ("kind", "bus", "suite", "scheme", "threads")
@@ -57,7 +59,7 @@ def entry(kind: str, bus: str, product: str, tests: list[dict[str, Any]],
     return {
         "kind": kind, "bus": bus, "product": product,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "driver": importlib.metadata.version("amqp1-driver"),
+        "commit": _commit(),
         "suite": "", "scheme": "", "threads": "", **run,
         "tests": sorted(
             ({"id": test["id"], "outcome": test["outcome"],
@@ -72,6 +74,13 @@ def store(file: pathlib.Path, new: dict[str, Any]) -> None:
     kept = [old for old in entries if any(old[name] != new[name] for name in _KEY)]
     ordered = sorted([*kept, new], key=lambda one: tuple(one[name] for name in _KEY))
     file.write_text(json.dumps(ordered, indent=1) + "\n")
+
+
+def _commit() -> str:
+    """What the driver was built from; empty outside of a checkout."""
+    done = subprocess.run(["git", "-C", str(TOP), "rev-parse", "--short", "HEAD"], text=True,
+                          capture_output=True, check=False)
+    return done.stdout.strip()
 
 
 def _last_line(text: str) -> str:
