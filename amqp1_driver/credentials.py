@@ -112,5 +112,5 @@ class _Asked:
             return
         self._timer.cancel()
         if isinstance(result, Exception):
-            result = ValueError(f"{self._name}: {result or type(result).__name__}")
+            result = ValueError(f"{self._name}: {str(result) or type(result).__name__}")
         done(result)

@@ -28,7 +28,7 @@ from amqp1_driver.addressing import (
     choose,
     make_addresser,
 )
-from amqp1_driver.addressing.peer import DeclareBy, foretold, reply_source
+from amqp1_driver.addressing.peer import DeclareBy, foretold, reply_source, reply_target
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config
@@ -290,3 +290,12 @@ def test_where_replies_are_read():
     assert (node.address, session) == ("/queues/openstack%3Areply%3Au-1", None)
     node, session = source("servicebus")
     assert (node.address, session) == ("openstack--reply", "u-1-2")
+
+
+def test_where_replies_go():
+    assert reply_target(choose(peer("qpid-cpp")), "a#b").address == "a#b"
+    node = reply_target(choose(peer(""), "servicebus"), "openstack--reply#u-1")
+    assert node.address == "openstack--reply"
+    assert [str(entity) for entity in node.declare] == ["queue openstack--reply (with sessions)"]
+    assert [str(e) for e in reply_target(choose(peer(""), "servicebus"), "q").declare] == [
+        "queue q"]

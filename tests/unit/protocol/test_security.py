@@ -15,7 +15,7 @@
 import pytest
 
 from amqp1_driver.options import Host, default_settings
-from amqp1_driver.protocol.security import engine_properties, mechanisms
+from amqp1_driver.protocol.security import anonymous, engine_properties, mechanisms
 
 NOBODY = Host("bus", 5672)
 USER = Host("bus", 5672, "me", "secret")
@@ -91,3 +91,13 @@ def test_a_user_without_password_has_an_empty_one():
 def test_external_is_left_to_the_layer_in_front_of_proton(tmp_path):
     found = engine_properties(certificate(tmp_path), NOBODY, None)
     assert not [name for name in found if name.startswith("x-")]
+
+
+def test_service_bus_is_told_by_tokens_who_we_are():
+    settings = default_settings(addressing_mode="servicebus")
+    assert mechanisms(settings, USER) == ("ANONYMOUS",)
+    assert anonymous(settings, USER)
+    assert "x-username" not in engine_properties(settings, USER, None)
+    plain = default_settings(addressing_mode="servicebus", sasl_mechanisms="PLAIN")
+    assert (mechanisms(plain, USER), anonymous(plain, USER)) == (("PLAIN",), False)
+    assert engine_properties(plain, USER, None)["x-password"] == "secret"

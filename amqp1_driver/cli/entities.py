@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``amqp1 entities``: what has to exist on Azure Service Bus, by name or as a script."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from amqp1_driver.addressing.base import AddressConfig, Service
+from amqp1_driver.addressing.entities import Use, az_commands, needed, parse
+from amqp1_driver.addressing.servicebus import ServiceBusAddresser
+from amqp1_driver.options import default_settings
+
+_HEAD = """#!/bin/sh
+# Makes what the services need; what exists already gets these settings.
+set -e
+: "${GROUP:?name of the resource group}" "${NAMESPACE:?name of the Service Bus namespace}"
+"""
+
+
+def _use(service: Service) -> Callable[[str], Use]:
+    def read(text: str) -> Use:
+        try:
+            return parse(service, text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "entities", help="list what has to exist on Azure Service Bus",
+        description="Queues, topics and subscriptions that the driver uses on Azure Service Bus, "
+        "for the topics given; each option may be repeated.")
+    parser.add_argument("--rpc", action="append", default=[], type=_use(Service.RPC),
+                        metavar="EXCHANGE/TOPIC[/SERVER,SERVER]", help="RPC, and its servers")
+    parser.add_argument("--notify", action="append", default=[], type=_use(Service.NOTIFY),
+                        metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
+                        help="notifications, and pools that listen")
+    parser.add_argument("--virtual-host", default=None, metavar="NAME",
+                        help="that of the transport URL, if it has one")
+    parser.add_argument("--format", choices=("names", "az"), default="names",
+                        help="kinds and names, or a shell script for Azure's CLI")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them."""
+    config = AddressConfig.from_settings(default_settings(), args.virtual_host)
+    entities = needed(ServiceBusAddresser(config), [*args.rpc, *args.notify])
+    if not entities:
+        print("nothing is needed without --rpc or --notify")
+        return 2
+    if args.format == "az":
+        print(_HEAD + "\n".join(az_commands(entities)))
+    else:
+        for entity in entities:
+            print(entity)
+    return 0
