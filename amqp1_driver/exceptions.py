@@ -278,6 +278,13 @@ def from_condition(
     return kind(condition=name, description=description, **fields)
 
 
+def not_followed(error: AmqpError, reason: str) -> AmqpError:
+    """The error of a redirect, saying why we do not go where it leads."""
+    copied = copy.copy(error)
+    copied.message = f"{error.message}; the redirect is not followed: {reason}"
+    return copied
+
+
 def recoverable(exc: BaseException) -> bool:
     """Whether the same operation may be tried again: it can succeed and cannot duplicate.
 

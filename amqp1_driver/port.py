@@ -149,7 +149,7 @@ class LoopPort:
 
     def _transport(self, handler: TransportHandler, host: Host,
                    tls: TlsParameters | None) -> Transport:
-        return Transport(self._loop, handler, host.hostname, host.port, tls=tls,
+        return Transport(self._loop, handler, host.network or host.hostname, host.port, tls=tls,
                          proxy=self._proxy, timeout=self._settings.connect_timeout)
 
     def _websocket(self, stream: _Stream, host: Host) -> "WebSocket":

@@ -108,6 +108,8 @@ class Host:
     port: int
     username: str | None = None
     password: str | None = dataclasses.field(default=None, repr=False)
+    #: where to connect, when a redirect says that this is not the host name
+    network: str | None = None
 
     def __str__(self) -> str:
         name = f"[{self.hostname}]" if ":" in self.hostname else self.hostname

@@ -50,6 +50,7 @@ class Failover:
     the present connection. failures: failed attempts since the last success.
     after_loss: the next attempt follows the loss of an established connection.
     prefer_first: after a loss begin with the first host again (strategy ``ordered``).
+    detour: where a redirect leads; tried once, instead of the host at ``index``.
     backoff: delays after each full round. splay: seconds.
     """
 
@@ -57,6 +58,7 @@ class Failover:
     index: int = 0
     failures: int = 0
     after_loss: bool = False
+    detour: Host | None = None
     prefer_first: bool = False
     backoff: Backoff = field(default_factory=Backoff)
     splay: float = SPLAY
@@ -64,7 +66,7 @@ class Failover:
     @property
     def current(self) -> Host:
         """The host of the next attempt, or of the present connection."""
-        return self.hosts[self.index].host
+        return self.detour or self.hosts[self.index].host
 
     def describe(self) -> str:
         """All hosts with their last errors, for logs and exceptions."""
@@ -118,6 +120,8 @@ def next_attempt(state: Failover, rng: random.Random) -> Attempt:
     which all failed a growing one; after a loss a random one within the splay.
     """
     host = state.hosts[state.index]
+    if state.detour is not None:
+        return Attempt(state.detour, 0.0, state)
     return Attempt(host.host, _delay(state, rng), _update(state, attempts=host.attempts + 1))
 
 
@@ -126,14 +130,26 @@ def succeeded(state: Failover) -> Failover:
     return replace(_update(state, failures=0, error=""), failures=0, after_loss=False)
 
 
+def redirected(state: Failover, host: Host) -> Failover:
+    """The present host sends us to another, which is due at once."""
+    return replace(state, detour=host)
+
+
 def failed(state: Failover, error: object = "") -> Failover:
-    """The attempt failed; the next host is due."""
+    """The attempt failed; the next host is due.
+
+    After a detour that is the host which sent us there: it may know better by now.
+    """
+    if state.detour is not None:
+        return replace(state, detour=None, failures=state.failures + 1, after_loss=False)
     marked = _mark_failed(state, error)
     return replace(marked, index=_following(state), failures=state.failures + 1, after_loss=False)
 
 
 def lost(state: Failover, error: object = "") -> Failover:
     """An established connection went; another host is due."""
+    if state.detour is not None:
+        return replace(state, detour=None, failures=0, after_loss=True)
     marked = _mark_failed(state, error)
     # Not back to the one just lost while there are others.
     index = 0 if state.prefer_first and state.index else _following(state)

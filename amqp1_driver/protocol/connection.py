@@ -23,14 +23,16 @@ from typing import Any, Protocol
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import AddressConfig, Node
-from amqp1_driver.addressing.peer import Peer, choose
+from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.options import Host, Settings
-from amqp1_driver.policy import failover
 from amqp1_driver.policy.backoff import Backoff
+from amqp1_driver.policy.redirect import CONNECTION as CONNECTION_REDIRECT
+from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol import diagnosis
 from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.context import BusContext
+from amqp1_driver.protocol.dialling import Dialling
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
 from amqp1_driver.protocol.link import Cancellable
@@ -40,7 +42,6 @@ from amqp1_driver.protocol.sessionlock import Clocks
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
 from amqp1_driver.protocol.subscription import Subscription
 from amqp1_driver.protocol.upkeep import Upkeep
-from amqp1_driver.protocol.vhost import VirtualHost
 from amqp1_driver.protocol.waiting import WaitingRoom
 
 LOG = logging.getLogger(__name__)
@@ -84,20 +85,12 @@ class Connection:
         self.settings = settings
         self.addresses = addresses
         self.unique = unique
-        self._virtual_host = VirtualHost(port.virtual_host,
-                                         settings.addressing_mode == "rabbitmq")
-        self._redial = False
+        self._dialling = Dialling(hosts, settings, port.virtual_host, port.rng)
         self.last_error: BaseException | None = None
         self.engine: Engine | None = None
         self.generations = 0
         self._on_ready = on_ready
         self._machine = Machine(CONNECTION, _State.IDLE)
-        self._failover = failover.start(
-            hosts, settings.host_selection, port.rng,
-            turn=port.rng.randrange(len(hosts)) if hosts else 0,
-            backoff=Backoff(settings.connection_retry_interval,
-                            settings.connection_retry_backoff,
-                            settings.connection_retry_interval_max))
         self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
         self._generation: Generation | None = None
         #: the generation while the state is READY
@@ -120,15 +113,15 @@ class Connection:
     @property
     def host(self) -> str:
         """``hostname:port`` that is in use or tried next, for logs and errors."""
-        return str(self._failover.current)
+        return str(self._dialling.current)
 
     @property
     def hostname(self) -> str:
-        return self._failover.current.hostname
+        return self._dialling.current.hostname
 
     def token_source(self) -> TokenSource | None:
         """Where tokens for the present host come from; None: SASL says who we are."""
-        return self.port.token_source(self._failover.current)
+        return self.port.token_source(self._dialling.current)
 
     @property
     def trouble(self) -> str:
@@ -247,10 +240,9 @@ class Connection:
     def transport_up(self) -> None:
         """TCP and TLS stand: begin AMQP."""
         self._fire(_Event.TRANSPORT_UP)
-        host = self._failover.current
         self._first = b""
-        self.port.virtual_host = self._virtual_host.hostname
-        self.engine = self.port.new_engine(host, self)
+        self.port.virtual_host = self._dialling.virtual_host
+        self.engine = self.port.new_engine(self._dialling.current, self)
         self.engine.open()
 
     def transport_lost(self, error: exceptions.AmqpError) -> None:
@@ -293,8 +285,7 @@ class Connection:
     def engine_opened(self, peer: Peer) -> None:
         if self.state is not _State.OPENING or self.engine is None:
             return
-        if self._virtual_host.learn(choose(peer, self.settings.addressing_mode)):
-            self._redial = True
+        if not self._dialling.opened(peer):
             self._loss = exceptions.ConnectionLost("virtual host is named anew", host=self.host)
             return
         self._fire(_Event.OPENED)
@@ -306,6 +297,22 @@ class Connection:
 
     def engine_closed(self, name: str | None, description: str | None) -> None:
         self._loss = self._describe(name, description)
+        if name == CONNECTION_REDIRECT and self.engine is not None:
+            reason = self._dialling.redirected(self.engine.redirect, self.port.now())
+            if reason is not None:
+                self._loss = exceptions.not_followed(self._loss, reason)
+
+    def engine_redirected(self, redirect: Redirect) -> str | None:
+        """What a link wants is at another host: go there, with all that is on this connection.
+
+        :returns: why not, None if so
+        """
+        if not redirect.elsewhere(self._dialling.current):
+            return SAME_PLACE
+        reason = self._dialling.redirected(redirect, self.port.now())
+        if reason is None:
+            self._loss = exceptions.ConnectionLost("redirected by a link", host=self.host)
+        return reason
 
     # -- told by the generation ---------------------------------------------------
 
@@ -315,7 +322,7 @@ class Connection:
             return
         self._fire(_Event.REPLY_ATTACHED)
         self._stop_timer()
-        self._failover = failover.succeeded(self._failover)
+        self._dialling.succeeded()
         self.last_error = None
         LOG.info("Connected to %s (%s), replies to %s", context.host, context.peer,
                  context.reply_address)
@@ -347,11 +354,9 @@ class Connection:
         self._loss = error
 
     def _connect(self) -> None:
-        attempt = failover.next_attempt(self._failover, self.port.rng)
-        self._failover = attempt.state
-        LOG.debug("Connecting to %s", attempt.host)
+        host = self._dialling.dial()
         self._arm_deadline()
-        self.port.connect(attempt.host)
+        self.port.connect(host)
 
     def _arm_deadline(self) -> None:
         self._stop_timer()
@@ -367,7 +372,7 @@ class Connection:
     def _describe(self, name: str | None, text: str | None) -> exceptions.AmqpError:
         default = (exceptions.ConnectionLost if self._generation is not None
                    else exceptions.ConnectionFailed)
-        text = diagnosis.plain_words(text, self.settings, self._failover.current)
+        text = diagnosis.plain_words(text, self.settings, self._dialling.current)
         return exceptions.from_condition(name, text, default=default, host=self.host)
 
     def _lost(self, error: exceptions.AmqpError) -> None:
@@ -376,7 +381,7 @@ class Connection:
         self._loss = None
         if self.state is _State.OPENING:
             error = diagnosis.while_opening(error, self.settings, self._first)
-            self._virtual_host.refused()
+            self._dialling.not_opened()
         established = self.state is _State.READY
         state = self._fire(_Event.LOST)
         if state is _State.CLOSED:
@@ -398,21 +403,11 @@ class Connection:
         self._back_off(error, established)
 
     def _back_off(self, error: exceptions.AmqpError, established: bool) -> None:
-        if self._redial:
-            self._redial = False
-            self._timer = self.port.call_later(0.0, self._retry)
-            return
+        delay, all_tried = self._dialling.lost(error, established)
         self.last_error = error
-        before = self._failover
-        self._failover = (failover.lost if established else failover.failed)(before, error)
-        attempt = failover.next_attempt(self._failover, self.port.rng)
-        LOG.warning("%s %s: %s; trying %s in %.1f s",
-                    "Lost connection to" if established else "Can't connect to",
-                    before.current, error, attempt.host, attempt.delay)
-        if not established and self._failover.failures % len(self._failover.hosts) == 0:
-            # every host has been tried: that is one attempt for those who wait
+        if all_tried:  # that is one attempt for those who wait
             self._waiting.fail_once(error)
-        self._timer = self.port.call_later(attempt.delay, self._retry)
+        self._timer = self.port.call_later(delay, self._retry)
 
     def _retry(self) -> None:
         self._timer = None

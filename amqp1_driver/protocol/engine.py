@@ -31,6 +31,7 @@ from pyngus import link as pyngus_link
 from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
 from amqp1_driver.protocol import publicpath
 from amqp1_driver.protocol.echo import Echo
 from amqp1_driver.protocol.engine_link import (
@@ -42,6 +43,7 @@ from amqp1_driver.protocol.engine_link import (
     SenderHandler,
 )
 from amqp1_driver.protocol.engine_link import condition as condition_of
+from amqp1_driver.protocol.engine_link import redirect as redirect_of
 from amqp1_driver.protocol.ticks import Ticks
 from amqp1_driver.protocol.window import bound
 
@@ -63,6 +65,7 @@ class EngineHandler(Protocol):
     def engine_opened(self, peer: Peer) -> None: ...
     def engine_failed(self, reason: str) -> None: ...
     def engine_closed(self, name: str | None, description: str | None) -> None: ...
+    def engine_redirected(self, redirect: Redirect) -> str | None: ...
 
 
 class DeliveryPath(Protocol):
@@ -185,6 +188,8 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
                                             properties)
         self._connection.path = self.path
         self._sessions: list[EngineSession] = []
+        #: where the peer has sent us when it closed
+        self.redirect = Redirect()
         if "x-sasl-mechs" not in properties:
             self._start_trace()
 
@@ -340,7 +345,12 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             self._connection.traced = True
             self._connection.pn_transport.trace(proton.Transport.TRACE_FRM)
 
+    def follow(self, redirect: Redirect) -> str | None:
+        """A link was redirected; returns why the connection does not go there, None if so."""
+        return self._handler.engine_redirected(redirect) if self._handler else SAME_PLACE
+
     def connection_remote_closed(self, connection: Any, pn_condition: Any) -> None:
+        self.redirect = redirect_of(pn_condition)
         self.close()  # answers the peer's Close (2.7.9)
         if self._handler:
             handler, self._handler = self._handler, None

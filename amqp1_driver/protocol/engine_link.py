@@ -26,6 +26,7 @@ from pyngus import link as pyngus_link
 
 from amqp1_driver.codec import Encoded
 from amqp1_driver.policy.outcome import Disposition, Outcome
+from amqp1_driver.policy.redirect import Redirect
 from amqp1_driver.protocol import publicpath
 from amqp1_driver.protocol.window import OutgoingWindow
 
@@ -64,6 +65,11 @@ def condition(pn_condition: Any) -> tuple[str | None, str | None]:
     return pn_condition.name, pn_condition.description
 
 
+def redirect(pn_condition: Any) -> Redirect:
+    """Where an error condition leads, if it redirects."""
+    return Redirect.parse(pn_condition.info if pn_condition is not None else None)
+
+
 class _Link:
     """What the two link classes add alike to pyngus's."""
 
@@ -86,6 +92,7 @@ class _Link:
         #: answers in Flow frames that are awaited
         self.asking = 0
         self._told = False
+        self.redirect = Redirect()
         # plain attributes: proton's wrapper objects look theirs up in C
         self.impl = self._pn_link._impl
 
@@ -107,6 +114,7 @@ class _Link:
         return bool(terminus.type == proton.Terminus.UNSPECIFIED)
 
     def _ep_need_close(self) -> None:
+        self.redirect = redirect(self._pn_link.remote_condition)
         self._detached(*condition(self._pn_link.remote_condition))
 
     def _ep_closed(self) -> None:

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from amqp1_driver import exceptions
+from amqp1_driver.policy.redirect import LINK as LINK_REDIRECT
+from amqp1_driver.policy.redirect import SAME_PLACE, Redirect, Trail
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.states import LINK, LinkEvent, LinkState, Machine
@@ -62,6 +64,8 @@ class Link:
         self._retry = self._fresh = retry
         self._timer: Cancellable | None = None
         self._engine: Engine | None = None
+        self._trail = Trail()
+        self._place: str | None = None
 
     @property
     def state(self) -> LinkState:
@@ -101,11 +105,19 @@ class Link:
 
     def link_detached(self, name: str | None, description: str | None) -> None:
         was_attached = self.attached
+        redirect = self.link.redirect if name == LINK_REDIRECT and self.link is not None else None
         self.machine.fire(LinkEvent.REMOTE_DETACHED)
         self._release()
         error = exceptions.from_condition(
             name, description, default=exceptions.LinkFailed, host=self.host,
             address=self.address)
+        before, self._place = self.place, None
+        if redirect is not None and self.state is LinkState.REATTACH_WAIT:
+            reason = self._follow(redirect, before)
+            if reason is None:
+                self._moved(error, was_attached)
+                return
+            error = exceptions.not_followed(error, reason)
         delay = self._retry.delay(self.scheduler.rng)
         self._retry = self._retry.spent()
         LOG.log(logging.DEBUG if self._ending else logging.WARNING,
@@ -115,6 +127,28 @@ class Link:
         self._detached(error, was_attached)
         if self.state is LinkState.REATTACH_WAIT:
             self._timer = self.scheduler.call_later(delay, self._reattach)
+
+    def _follow(self, redirect: Redirect, before: str | None) -> str | None:
+        """Go where the peer says that the node is (2.8.18).
+
+        :param before: where it was looked for last
+        :returns: why not, None if so
+        """
+        assert self._engine is not None
+        reason = self._engine.follow(redirect)
+        if reason is not SAME_PLACE or redirect.address is None or before is None:
+            return reason
+        reason = self._trail.step(before, redirect.address, self.scheduler.now())
+        if reason is None:
+            LOG.info("%s says that %s is at %s", self.host, self.address, redirect.address)
+            self._place = redirect.address
+            self._timer = self.scheduler.call_later(0.0, self._reattach)
+        return reason
+
+    @property
+    def place(self) -> str | None:
+        """The address to attach to: usually that of the link."""
+        return self._place or self.address
 
     def _reattach(self) -> None:
         self._timer = None
@@ -147,6 +181,10 @@ class Link:
 
     #: the node may be deleted now
     _ending = False
+
+    def _moved(self, error: exceptions.AmqpError, was_attached: bool) -> None:
+        """The peer has sent us elsewhere, and we go there at once."""
+        self._detached(error, was_attached)
 
     def _wanted(self) -> bool:
         """Whether the link is worth attaching again."""

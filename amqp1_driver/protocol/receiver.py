@@ -228,7 +228,7 @@ class Receiver(Link):
     def _open(self, engine: Engine) -> EngineReceiver:
         self._attempt += 1
         return engine.receiver(self._session(), f"{self._name}.{self._attempt}",
-                               self.address, self, kind=self.node.capability,
+                               self.place, self, kind=self.node.capability,
                                properties=self.node.properties)
 
     def _attached(self) -> None:

@@ -205,7 +205,7 @@ class Sender(Link):
     def _open(self, engine: Engine) -> EngineSender:
         self._attempt += 1
         # a name must not be used twice on a connection (2.6.1)
-        return engine.sender(self._session(), f"{self._name}.{self._attempt}", self.address, self,
+        return engine.sender(self._session(), f"{self._name}.{self._attempt}", self.place, self,
                              kind=self._kind, outcomes=self._outcomes)
 
     def _reattach(self) -> None:
@@ -235,6 +235,9 @@ class Sender(Link):
                 op.fail(missing)
             return
         self.fail_once(error)
+
+    def _moved(self, error: exceptions.AmqpError, was_attached: bool) -> None:
+        self._fail_unsettled(error)  # what waits goes along
 
     def fail_once(self, error: BaseException) -> None:
         """An attempt to send what waits has failed: those without retries fail.

@@ -272,3 +272,29 @@ def test_an_error_that_fails_many_messages_names_each_in_a_copy():
 def test_an_error_about_a_message_stays_about_it():
     error = ex.InDoubt(address="address", message_id="1")
     assert error.about("other", "2") is error
+
+
+def test_a_redirect_that_is_not_followed_says_why_and_stays_what_it_is():
+    error = ex.LinkFailed(host="h:1", address="q", condition="amqp:link:redirect")
+    told = ex.not_followed(error, "it leads in a circle")
+    assert type(told) is ex.LinkFailed
+    assert str(told) == ("link failed; the redirect is not followed: it leads in a circle "
+                         "(host=h:1, address=q, condition=amqp:link:redirect)")
+    assert str(error) == "link failed (host=h:1, address=q, condition=amqp:link:redirect)"
+
+
+@pytest.mark.parametrize(("place", "kind"), [
+    (ex.ConnectionLost, ex.ConnectionLost), (ex.ConnectionFailed, ex.ConnectionFailed),
+    (ex.SessionEnded, ex.SessionEnded), (ex.LinkFailed, ex.LinkFailed),
+    (ex.DeliveryRejected, ex.DeliveryRejected)])
+def test_an_unknown_condition_takes_the_class_of_its_place(place, kind):
+    error = ex.from_condition("vendor:strange", "odd", default=place, host="h:1")
+    assert type(error) is kind
+    assert (error.condition, error.description) == ("vendor:strange", "odd")
+
+
+@pytest.mark.parametrize(("place", "again"), [
+    (ex.ConnectionLost, True), (ex.ConnectionFailed, True), (ex.SessionEnded, True),
+    (ex.LinkFailed, True), (ex.DeliveryRejected, False)])
+def test_what_has_an_unknown_condition_is_tried_again_but_no_rejected_message(place, again):
+    assert ex.recoverable(ex.from_condition("vendor:strange", default=place)) is again

@@ -211,3 +211,22 @@ class FailoverMachine(RuleBasedStateMachine):
 
 
 TestFailoverMachine = FailoverMachine.TestCase
+
+
+def test_a_detour_is_tried_at_once_instead_of_the_host_that_sends_us_there():
+    state = failover.redirected(begin([A, B]), C)
+    attempt = failover.next_attempt(state, random.Random(1))
+    assert (attempt.host, attempt.delay, attempt.state.current) == (C, 0.0, C)
+
+
+def test_after_a_detour_that_fails_the_host_that_sent_us_there_is_asked_again():
+    state = failover.redirected(begin([A, B]), C)
+    after = failover.failed(state, "refused")
+    assert (after.current, after.failures, after.after_loss) == (A, 1, False)
+
+
+def test_after_a_detour_that_is_lost_too():
+    state = failover.succeeded(failover.redirected(begin([A, B]), C))
+    assert state.current == C
+    after = failover.lost(state, "reset")
+    assert (after.current, after.failures, after.after_loss) == (A, 0, True)
