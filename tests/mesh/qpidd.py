@@ -13,7 +13,7 @@
 """A qpidd of one's own: the program that AMQP1_TEST_QPIDD names, with the documented configuration.
 
     AMQP1_TEST_QPIDD=/usr/sbin/qpidd python -m tests.mesh.qpidd -- \\
-        python -m tests.functional.run --bus qpidd --scheme amqp+oslo
+        python -m tests.functional.run --bus qpidd
 
 It needs its module for AMQP 1.0 (amqp.so), which packages keep where it looks for modules.
 """
@@ -44,16 +44,23 @@ class Qpidd:
     """A broker on the loopback interface. A context manager.
 
     :param nodes: whether it makes nodes by pattern
+    :param users: database of Cyrus SASL; None: everyone may come
     """
 
-    def __init__(self, binary: str, folder: Path, nodes: bool = True) -> None:
+    def __init__(self, binary: str, folder: Path, nodes: bool = True,
+                 users: Path | None = None) -> None:
         self.port = lasting_port()
-        lines = config.qpidd(self.port, auth="no").splitlines(keepends=True)
+        text = config.qpidd(self.port, auth="no" if users is None else "yes")
+        lines = text.splitlines(keepends=True)
         kept = [line for line in lines if nodes or "patterns" not in line]
         file = folder / "qpidd.conf"
         file.write_text("".join(kept))
         self._command = [binary, "--config", str(file), "--no-data-dir",
                          "--interface", "127.0.0.1"]
+        if users is not None:
+            (folder / "sasl2").mkdir()
+            (folder / "sasl2" / "qpidd.conf").write_text(config.sasl(str(users)))
+            self._command += ["--sasl-config", str(folder / "sasl2")]
         self._process: subprocess.Popen[str] | None = None
         self._log: list[str] = []
 

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import queue
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,3 +127,30 @@ def test_a_reply_to_a_caller_who_has_gone_stops_nobody(broker: Qpidd,
     assert endpoint.came.get(timeout=10) == "late"
     client = transports.client(broker.url, timeout=10)
     assert client.call({}, "note", text="on") == "on"
+
+
+def test_users_have_passwords(tmp_path: Path, transports: Transports) -> None:
+    """Of the realm QPID, which the broker adds."""
+    binary, users = program(), tmp_path / "users.sasldb"
+    assert binary is not None
+    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(users), "-u", "QPID", "nova"],
+                   input="s3cret", text=True, check=True, timeout=20)
+    with Qpidd(binary, tmp_path, users=users) as broker:
+        url = broker.url.replace("//", "//nova:s3cret@")
+        transports.serve(url)
+        assert transports.client(url, timeout=10).call({}, "echo", text="1") == "1"
+        told = outcome(lambda: transports.client(
+            broker.url.replace("//", "//nova:wr0ng@"), retry=0).cast({}, "echo", text="1"))
+        assert "Authentication failed [mech=PLAIN]" in told.text
+        transports.cleanup()
+
+
+def test_a_message_that_must_reach_somebody_waits_in_a_queue(broker: Qpidd,
+                                                             transports: Transports) -> None:
+    """As documented: the pattern makes the queue."""
+    client = om.get_rpc_client(transports.rpc(broker.url), om.Target(topic="bars"),
+                               transport_options=om.TransportOptions(at_least_once=True))
+    client.cast({}, "note", text="waits")
+    endpoint = Endpoint()
+    transports.serve(broker.url, endpoint=endpoint)
+    assert endpoint.came.get(timeout=10) == "waits"
