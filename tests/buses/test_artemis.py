@@ -95,14 +95,18 @@ def test_what_nobody_fetches_expires_and_its_queue_goes_but_notifications_stay(
     quick = JavaBus("artemis", tmp_path / "log", expiry=500)
     try:
         quick.start()
+        stays = {"openstack.notify.raw:i", "openstack.vhost.v.notify.raw:i"}
+        goes = ("openstack.rpc.unicast.raw:i:s", "openstack.vhost.v.rpc.anycast.raw:i")
         with Raw(quick.port) as raw:
-            raw.sender("openstack.notify.raw:i::openstack.notify.raw:i", "topic").close()
-            raw.send(raw.sender("openstack.notify.raw:i", "topic"), "note")
-            raw.send(raw.sender("openstack.rpc.unicast.raw:i:s", "queue"), "cast")
-        stays = {"openstack.notify.raw:i"}
+            for address in stays:
+                raw.sender(f"{address}::{address}", "topic").close()
+                raw.send(raw.sender(address, "topic"), "note")
+            for address in goes:
+                raw.send(raw.sender(address, "queue"), "cast")
         assert quick.left("openstack.", stays.__eq__) == stays
         with Raw(quick.port) as raw:
-            reader = raw.receiver("openstack.notify.raw:i::openstack.notify.raw:i", "topic")
-            assert reader.receive(10).body == "note"
+            for address in stays:
+                reader = raw.receiver(f"{address}::{address}", "topic")
+                assert reader.receive(10).body == "note"
     finally:
         quick.wipe()

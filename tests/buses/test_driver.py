@@ -223,3 +223,21 @@ def test_after_a_clean_stop_only_durable_queues_are_left(bus: Bus) -> None:
     assert left - before == stays
     # nor any address of replies
     assert bus.bus.queues() - before == stays
+
+
+def test_a_virtual_host_of_the_bus_or_as_a_part_of_names(
+        java_bus: JavaBus, transports: Transports) -> None:
+    """Broker-J's is named "default"; Artemis has none and takes any name."""
+    found = []
+    for pseudo in (True, False):
+        url = java_bus.url() + "/default"
+        transport = transports.rpc(url, pseudo_vhost=pseudo)
+        endpoint = Endpoint(str(pseudo))
+        server = om.get_rpc_server(transport, om.Target(topic="vhost", server="s"), [endpoint],
+                                   executor="threading")
+        server.start()
+        transports._servers.append(server)
+        client = om.get_rpc_client(transports.rpc(url, pseudo_vhost=pseudo),
+                                   om.Target(topic="vhost"), timeout=WAIT)
+        found.append(client.call({}, "who"))
+    assert found == ["True", "False"]
