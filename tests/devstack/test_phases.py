@@ -54,7 +54,8 @@ def _call(devstack: Devstack, file: str = "nova.conf") -> list[str]:
 def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     _install("rabbitmq", "sid")
     port = lasting_port()
-    devstack = Devstack(tmp_path, AMQP1_RPC_PORT=port, AMQP1_OPTIONS="idle_timeout=33 trace=false")
+    devstack = Devstack(tmp_path, AMQP1_RPC_PORT=port, AMQP1_PSEUDO_VHOST="False",
+                        AMQP1_OPTIONS="idle_timeout=33 trace=false")
     clean.append(devstack)
     devstack.clone()
     devstack.cached("rabbitmq", "sid")
@@ -66,6 +67,7 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     assert devstack.option("nova.conf", "oslo_messaging_notifications", "transport_url") == url
     assert devstack.option("nova.conf", "oslo_messaging_notifications", "driver") == "messagingv2"
     assert devstack.option("nova.conf", "oslo_messaging_amqp", "idle_timeout") == "33"
+    assert devstack.option("nova.conf", "oslo_messaging_amqp", "pseudo_vhost") == "false"
     assert devstack.option("nova_cell1.conf", "DEFAULT", "transport_url") == url + "nova_cell1"
     assert devstack.option("keystone.conf", "DEFAULT", "transport_url") is None
     assert devstack.option("keystone.conf", "oslo_messaging_notifications", "transport_url") == url
@@ -77,6 +79,9 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     users = devstack.evaluate(
         f"_amqp1_tool rabbitmq ctl sid {port} -q list_users --no-table-headers")
     assert users == "stackamqp\t[]"
+    vhosts = devstack.evaluate(
+        f"_amqp1_tool rabbitmq ctl sid {port} -q list_vhosts --no-table-headers")
+    assert sorted(vhosts.split()) == ["/", "nova_cell1"]
 
     node = devstack.buses / "rabbitmq" / "sid" / "run" / str(port)
     assert listens(port)
@@ -121,6 +126,7 @@ def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
     again = devstack.evaluate("amqp1_start_buses")  # as stack.sh where nothing was stopped
     assert again.count("already running") == 2
     assert _call(devstack)[1] == "3"
+    assert _call(devstack, "nova_cell1.conf")[1] == "3"
 
     devstack.run("unstack")
     assert not listens(rpc)
@@ -144,7 +150,7 @@ def test_external_bus_is_used_and_left_alone(tmp_path: Path, clean: list[Devstac
         assert devstack.option("nova_cell1.conf", "DEFAULT", "transport_url") == (
             f"amqp://{address}/nova_cell1?default_send_timeout=7")
         assert "RPC: ok\nnotifications: ok" in printed
-        assert _call(devstack)[1] == "3"
+        assert _call(devstack, "nova_cell1.conf")[1] == "3"
         devstack.run("unstack")
         devstack.run("clean")
         assert listens(int(address.rpartition(":")[2]))
