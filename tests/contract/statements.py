@@ -366,6 +366,8 @@ FLOW: Table = {
     "a full target slows only its own senders": (
         "test_a_full_target_holds_up_no_other",
         "test_senders_to_a_full_target_fail_at_their_deadline_unsent",),
+    "the documentation's example does what it says": (
+        "test_the_worker_of_the_documentation_pauses_and_goes_on",),
     "wrong use is an error that says so": (
         "test_no_credit_at_all_is_an_error_that_tells_of_pause",
         "test_a_server_that_was_not_started_is_an_error",
