@@ -201,8 +201,9 @@ class Transport:
         if isinstance(result, TlsError):
             self._end(result.at(self._host, self._port))
         elif isinstance(result, Exception):
-            whose = "the host name" if self._proxy is None else f"the name of proxy {self._proxy}"
-            reason = f"{whose} does not resolve: {describe(result)}"
+            reason = f"the host name does not resolve: {describe(result)}"
+            if self._proxy is not None:
+                reason = f"the name of proxy {self._proxy} does not resolve: {describe(result)}"
             error = ConnectError(self._host, self._port, reason)
             error.__cause__ = result
             self._end(error)

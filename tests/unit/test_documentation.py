@@ -43,6 +43,9 @@ ALIASES = {
     "Link to ... on ... was refused by the peer": ["Link to ", " was ", "refused", " by the peer"],
     "Link to ... on ... was detached by the peer": ["Link to ", "detached", " by the peer"],
     "the bus does not declare ... (PUT): ...": ["the bus does not declare ", "PUT"],
+    "token for ...: no token can be had: ...": ["token for ", "no token can be had: "],
+    "token for ...: refused with status ... (...)": ["token for ", "refused with status "],
+    "cannot connect to proxy ...": ["cannot connect", " to proxy "],
     "SASL: the peer offers ... but not EXTERNAL": [
         "SASL: ", "the peer offers ", "but not EXTERNAL"
     ],

@@ -23,6 +23,7 @@ from amqp1_driver.addressing import Entity, Node
 from amqp1_driver.addressing.servicebus import (
     ServiceBusAddresser,
     escape,
+    join_reply,
     missing,
     split_reply,
 )
@@ -85,6 +86,7 @@ def test_a_virtual_host_comes_first():
 
 
 def test_a_reply_address_is_split():
+    assert join_reply("openstack--reply", "u-1") == "openstack--reply#u-1"
     assert split_reply("openstack--reply#u-1") == ("openstack--reply", "u-1")
     assert split_reply("queue") == ("queue", None)
 
