@@ -368,6 +368,10 @@ FLOW: Table = {
         "test_senders_to_a_full_target_fail_at_their_deadline_unsent",),
     "the documentation's example does what it says": (
         "test_the_worker_of_the_documentation_pauses_and_goes_on",),
+    "a bus that sends its clients elsewhere is followed": (
+        "test_a_transport_goes_where_a_bus_sends_it",
+        "test_a_bus_that_is_not_there_is_not_waited_for",
+        "test_a_link_that_is_elsewhere_takes_the_transport_along"),
     "wrong use is an error that says so": (
         "test_no_credit_at_all_is_an_error_that_tells_of_pause",
         "test_a_server_that_was_not_started_is_an_error",
