@@ -26,6 +26,10 @@ from tests.devstack.world import TOP, Devstack, listens
 from tests.functional import buses
 
 
+#: the first test on a bus may have to install it
+_INSTALLING = 400
+
+
 def _install(tool: str, *names: str) -> None:
     """Into the cache of this machine, where that has not been done before."""
     subprocess.run(["bash", str(TOP / "tools" / f"{tool}.sh"), "install", *names], check=True,
@@ -50,7 +54,7 @@ def _call(devstack: Devstack, file: str = "nova.conf") -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(_INSTALLING)
 def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     _install("rabbitmq", "sid")
     port = lasting_port()
@@ -96,7 +100,7 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     assert devstack.python("-c", "import amqp1_driver").returncode == 1
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(_INSTALLING)
 def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
         tmp_path: Path, clean: list[Devstack]) -> None:
     if shutil.which("java") is None or shutil.which("mvn") is None:
