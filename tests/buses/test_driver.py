@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import queue
 import threading
+from pathlib import Path
 from typing import Any
 
 import oslo_messaging as om
 import pytest
 
 from tests.bars.support import Logged, Transports, outcome
+from tests.bars.workers import Worker
 from tests.buses.javabus import JavaBus
 
 WAIT = 20.0
@@ -223,6 +225,28 @@ def test_after_a_clean_stop_only_durable_queues_are_left(bus: Bus) -> None:
     assert left - before == stays
     # nor any address of replies
     assert bus.bus.queues() - before == stays
+
+
+def test_after_a_kill_only_durable_queues_are_left(java_bus: JavaBus, tmp_path: Path) -> None:
+    """That of notifications; and on Broker-J that for any server, where a cast might wait."""
+    before = java_bus.queues()
+    process = Worker("server", tmp_path / "log")
+    try:
+        process.do("open", url=java_bus.url(), topic="killed", options={})
+        process.do("serve", name="s")
+        while_it_lives = java_bus.queues() - before
+    finally:
+        process.kill()
+        process.stop()
+    stays = {
+        "artemis": {"openstack.notify.openstack:killed.info"},
+        "brokerj": {"openstack:notify:openstack:killed.info",
+                    "openstack:rpc:anycast:openstack:killed"},
+    }[java_bus.name]
+    # any server, one, all, notifications, and two for replies
+    assert len(while_it_lives) == 6
+    found = java_bus.left("", lambda names: names - before == stays)
+    assert found - before == stays
 
 
 def test_a_virtual_host_of_the_bus_or_as_a_part_of_names(
