@@ -75,7 +75,7 @@ def test_the_drivers_by_default_and_their_options() -> None:
          "oslo_messaging_rabbit.conn_pool_min_size=1",
          "oslo_messaging_rabbit.rpc_conn_pool_size=1"),
         ("oslo_messaging_rabbit.amqp_durable_queues=true", "a.b=1"),
-        (),
+        ("oslo_messaging_amqp.delete_unused_queues=false",),
     ]  # fmt: skip
 
 

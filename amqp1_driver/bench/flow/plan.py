@@ -37,7 +37,10 @@ _PREFETCH = {
     "rabbit": "oslo_messaging_rabbit.rabbit_qos_prefetch_count=",
 }
 #: rabbit's driver shall not declare as transient what is durable
-_BASICS = {"amqp": (), "rabbit": ("oslo_messaging_rabbit.amqp_durable_queues=true",)}
+_BASICS = {
+    "amqp": ("oslo_messaging_amqp.delete_unused_queues=false",),  # its messages are counted yet
+    "rabbit": ("oslo_messaging_rabbit.amqp_durable_queues=true",),
+}
 #: what this project's driver gives a queue for RPC by default, in milliseconds
 _EXPIRES_MS = 1_800_000
 
