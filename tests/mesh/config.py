@@ -29,6 +29,9 @@ ADDRESSES = (
     ("openstack.org/om/notify/anycast", "balanced"),
 )
 
+#: between routers
+_BY_CERTIFICATE = (("sslProfile", "routers"), ("saslMechanisms", "EXTERNAL"))
+
 Section = tuple[str, Sequence[tuple[str, object]]]
 
 
@@ -53,6 +56,7 @@ class Router:
     :param mechanisms: of SASL, for applications
     :param sasl_dir: folder of the SASL configuration, a file ``NAME.conf``; None: the system's
     :param tls: applications must speak TLS
+    :param mesh_tls: the same for other routers, which show certificates as well
     :param idle: seconds without a frame after which it gives a connection up
     """
 
@@ -66,6 +70,7 @@ class Router:
     sasl_name: str = "skrouterd"
     sasl_dir: str | None = None
     tls: Tls | None = None
+    mesh_tls: Tls | None = None
     idle: int | None = None
 
     @property
@@ -94,6 +99,7 @@ def _sections(router: Router, others: Sequence[Router]) -> Iterator[Section]:
             ("role", "inter-router"),
             ("host", other.mesh_host),
             ("port", other.mesh_port),
+            *(_BY_CERTIFICATE if router.mesh_tls else ()),
         )
     for prefix, distribution in ADDRESSES:
         yield "address", (("prefix", prefix), ("distribution", distribution))
@@ -110,20 +116,28 @@ def _listeners(router: Router) -> Iterator[Section]:
     if router.idle is not None:
         listener.append(("idleTimeoutSeconds", router.idle))
     if router.tls is not None:
-        yield "sslProfile", (
-            ("name", "applications"),
-            ("caCertFile", router.tls.ca),
-            ("certFile", router.tls.certificate),
-            ("privateKeyFile", router.tls.key),
-        )
+        yield _profile("applications", router.tls)
         listener += [("sslProfile", "applications"), ("requireSsl", "yes")]
     yield "listener", listener
+    if router.mesh_tls is not None:
+        yield _profile("routers", router.mesh_tls)
     if router.mesh_host is not None:
+        secure = (("authenticatePeer", "yes"), *_BY_CERTIFICATE, ("requireSsl", "yes"))
         yield "listener", (
             ("role", "inter-router"),
             ("host", router.mesh_host),
             ("port", router.mesh_port),
+            *(secure if router.mesh_tls else ()),
         )
+
+
+def _profile(name: str, files: Tls) -> Section:
+    return "sslProfile", (
+        ("name", name),
+        ("caCertFile", files.ca),
+        ("certFile", files.certificate),
+        ("privateKeyFile", files.key),
+    )
 
 
 def _shown(section: Section) -> str:
@@ -148,7 +162,10 @@ def qpidd(port: int = 5672, auth: str = "yes") -> str:
 
 
 def sasl(users: str) -> str:
-    """The file of Cyrus SASL for a router: passwords in the database ``users``."""
+    """The file of Cyrus SASL for a router: passwords in the database ``users``.
+
+    What it does not name no listener can offer: EXTERNAL is for other routers.
+    """
     lines = ("pwcheck_method: auxprop", "auxprop_plugin: sasldb", f"sasldb_path: {users}",
-             "mech_list: PLAIN")
+             "mech_list: PLAIN EXTERNAL")
     return "".join(f"{line}\n" for line in lines)

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,15 @@ SECURE = config.Router(
     tls=config.Tls("/etc/pki/amqp/ca.pem", "/etc/pki/amqp/router1.pem",
                    "/etc/pki/amqp/router1.key"))
 
+SECURE_MESH = [
+    dataclasses.replace(
+        SECURE, name=plain.name, host=plain.host, mesh_host=plain.host,
+        tls=config.Tls("/etc/pki/amqp/ca.pem", f"/etc/pki/amqp/{plain.name}.pem",
+                       f"/etc/pki/amqp/{plain.name}.key"),
+        mesh_tls=config.Tls("/etc/pki/mesh/ca.pem", f"/etc/pki/mesh/{plain.name}.pem",
+                            f"/etc/pki/mesh/{plain.name}.key"))
+    for plain in MESH]
+
 
 @pytest.mark.parametrize(("name", "settings", "others"), [
     ("router.conf", ALONE, []),
@@ -39,6 +49,7 @@ SECURE = config.Router(
     ("mesh-router2.conf", MESH[1], MESH[:1]),
     ("mesh-router3.conf", MESH[2], MESH[:2]),
     ("router-secure.conf", SECURE, []),
+    ("mesh-secure.conf", SECURE_MESH[1], SECURE_MESH[:1]),
 ])
 def test_the_example_is_what_the_tests_run(name, settings, others):
     _, _, shown = (EXAMPLES / name).read_text().partition("# begin\n")

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,21 +37,29 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def router(tmp_path: Path, authority: Authority) -> Iterator[Process]:
-    """With one user; saslpasswd2 of Cyrus SASL writes him down."""
+def users(tmp_path: Path) -> str:
+    """A folder for Cyrus SASL, with one user; saslpasswd2 writes him down."""
+    database, folder = tmp_path / "users.sasldb", tmp_path / "sasl2"
+    folder.mkdir()
+    (folder / "skrouterd.conf").write_text(config.sasl(str(database)))
+    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(database), "-u", REALM, USER],
+                   input=PASSWORD, text=True, check=True, timeout=20)
+    return str(folder)
+
+
+def settings(name: str, users: str, authority: Authority) -> config.Router:
+    """A router for applications with TLS and passwords."""
+    own = authority.server("localhost")
+    return config.Router(
+        name, "localhost", port=lasting_port(), listen="127.0.0.1", mechanisms="PLAIN",
+        sasl_dir=users, idle=30, tls=config.Tls(authority.ca_file, own.cert, own.key))
+
+
+@pytest.fixture
+def router(tmp_path: Path, users: str, authority: Authority) -> Iterator[Process]:
     binary = program()
     assert binary is not None
-    users, folder = tmp_path / "users.sasldb", tmp_path / "sasl2"
-    folder.mkdir()
-    (folder / "skrouterd.conf").write_text(config.sasl(str(users)))
-    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(users), "-u", REALM, USER],
-                   input=PASSWORD, text=True, check=True, timeout=20)
-    certificate = authority.server("localhost")
-    settings = config.Router(
-        "router1", "localhost", port=lasting_port(), listen="127.0.0.1", mechanisms="PLAIN",
-        sasl_dir=str(folder), idle=30,
-        tls=config.Tls(authority.ca_file, certificate.cert, certificate.key))
-    process = Process(binary, settings, [], tmp_path)
+    process = Process(binary, settings("router1", users, authority), [], tmp_path)
     process.start()
     yield process
     process.kill()
@@ -93,3 +102,46 @@ def test_one_who_speaks_no_tls_gets_nowhere(router: Process, transports: Transpo
     assert isinstance(told.error, om.exceptions.MessageDeliveryFailure)
     assert "the peer closed the connection" in told.text
     assert told.seconds < 5
+
+
+class SecureMesh:
+    """Two routers that show each other certificates: of one authority, or of two."""
+
+    def __init__(self, folder: Path, users: str, authority: Authority, second: Authority) -> None:
+        binary = program()
+        assert binary is not None
+        made = []
+        for number, its in enumerate((authority, second), 1):
+            own = its.server("localhost")
+            made.append(dataclasses.replace(
+                settings(f"router{number}", users, authority), mesh_host="localhost",
+                mesh_port=lasting_port(), mesh_tls=config.Tls(its.ca_file, own.cert, own.key)))
+        self.routers = [Process(binary, one, made[:index], folder)
+                        for index, one in enumerate(made)]
+
+    def __enter__(self) -> list[str]:
+        for one in self.routers:
+            one.start()
+        return [url(one, PASSWORD) for one in self.routers]
+
+    def __exit__(self, *exc_info: object) -> None:
+        for one in self.routers:
+            one.kill()
+
+
+def test_routers_join_by_certificates(tmp_path: Path, users: str, authority: Authority,
+                                      transports: Transports) -> None:
+    with SecureMesh(tmp_path, users, authority, authority) as (first, second):
+        transports.serve(first, ssl_ca_file=authority.ca_file)
+        client = transports.client(second, timeout=60, ssl_ca_file=authority.ca_file)
+        assert client.call({}, "echo", text="through") == "through"
+
+
+def test_a_router_with_a_certificate_of_another_authority_stays_out(
+        tmp_path: Path, users: str, authority: Authority, transports: Transports) -> None:
+    with SecureMesh(tmp_path, users, authority, authority.another()) as (first, second):
+        transports.serve(first, ssl_ca_file=authority.ca_file)
+        # longer than those of one authority need, see the test above
+        told = outcome(lambda: transports.client(
+            second, timeout=6, ssl_ca_file=authority.ca_file).call({}, "echo", text="through"))
+        assert isinstance(told.error, om.MessagingTimeout)
