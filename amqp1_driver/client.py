@@ -195,17 +195,18 @@ class Client:
             except LoopClosed as error:
                 raise exceptions.Closed(f"the transport is closed ({error})", host=self._hosts,
                                         message_id=op.message_id) from error
-            stage = op.stage
+            stage, owner = op.stage, op.owner
             if not future.cancel():
                 return future.result(0)
             self._post(self._connection.cancel, op)
             if time.monotonic() < op.deadline.at:
                 raise self._timed_out(op, "a sign of life from the server")
-            raise self._timed_out(op, self._doing(stage))
+            raise self._timed_out(op, self._doing(stage, owner))
 
-    def _doing(self, stage: Stage) -> str:
+    def _doing(self, stage: Stage, owner: object) -> str:
         if stage is Stage.QUEUED:
-            return "credit" if self._context is not None else "a connection"
+            waits_for = str(getattr(owner, "waits_for", "credit"))
+            return waits_for if self._context is not None else "a connection"
         return str(stage.value)
 
     def _timed_out(self, op: Operation, what: str) -> exceptions.DeadlineExpired:

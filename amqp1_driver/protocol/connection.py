@@ -380,7 +380,8 @@ class Connection:
         self._stop_timer()
         self._loss = None
         if self.state is _State.OPENING:
-            error = diagnosis.while_opening(error, self.settings, self._first)
+            error = diagnosis.while_opening(error, self.settings, self._first,
+                                            self._dialling.virtual_host_name)
             self._dialling.not_opened()
         established = self.state is _State.READY
         state = self._fire(_Event.LOST)

@@ -56,6 +56,11 @@ class Dialling:
         return self._failover.current
 
     @property
+    def virtual_host_name(self) -> str | None:
+        """As the transport URL has it."""
+        return self._virtual_host.name
+
+    @property
     def virtual_host(self) -> str | None:
         """For the next Open frame; None: the name of the host."""
         return self._virtual_host.hostname

@@ -100,6 +100,8 @@ class Sessions:
 class Gate:
     """Operations that wait until the nodes of their destination are declared."""
 
+    waits_for = "its queue to be declared"
+
     def __init__(self, node: Node) -> None:
         self.node = node
         self.waiting: OrderedDict[int, Operation] = OrderedDict()

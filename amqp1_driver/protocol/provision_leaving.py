@@ -19,6 +19,7 @@ link, and not lost.  Lives on the I/O thread.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ class LeavingProvisioner(Provisioner):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._asking: dict[str, Answer] = {}
+        self._questions: deque[tuple[Callable[[str], bytes], Answer]] = deque()
 
     def leave(self, nodes: tuple[Node, ...], readers: int,
               done: Callable[[bool], object]) -> None:
@@ -77,8 +79,10 @@ class LeavingProvisioner(Provisioner):
         return self._scheduler.call_later(delay, fn)
 
     def connection_lost(self, cause: BaseException) -> None:
-        asking, self._asking = self._asking, {}
-        for answer in asking.values():
+        answers = [*self._asking.values(), *(answer for _, answer in self._questions)]
+        self._asking.clear()
+        self._questions.clear()
+        for answer in answers:
             answer(None)
         super().connection_lost(cause)
 
@@ -101,14 +105,18 @@ class LeavingProvisioner(Provisioner):
     # -- inner -------------------------------------------------------------------
 
     def _ask(self, request: Callable[[str], bytes], answer: Answer) -> None:
-        sender = self._sender
-        if sender is None or not sender.active or sender.credit <= 0:
-            answer(None)
-            return
-        self._ids += 1
-        message_id = f"ask-{self._ids}"
-        self._asking[message_id] = answer
-        sender.transfer(request(message_id), True)
+        self._questions.append((request, answer))
+        self._flush()
+
+    def _flush(self) -> None:
+        super()._flush()
+        sender, questions = self._sender, self._questions
+        while questions and sender is not None and sender.active and sender.credit > 0:
+            request, answer = questions.popleft()
+            self._ids += 1
+            message_id = f"ask-{self._ids}"
+            self._asking[message_id] = answer
+            sender.transfer(request(message_id), True)
 
     def _deleted(self, queue: Queue, answer: Callable[[], None],
                  response: codec.Message | None) -> None:
@@ -121,6 +129,7 @@ class LeavingProvisioner(Provisioner):
         answer = self._asking.pop(str(response.correlation_id), None)
         if answer is not None:
             answer(response)
+        self._flush()
 
 
 class _Leaving:

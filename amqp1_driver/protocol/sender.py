@@ -87,6 +87,7 @@ class Sender(Link):
         self.blocked_since: float | None = None
         self._warned_at = 0.0
         self._reason = ""
+        self._awaited = "credit"
 
     # -- application ----------------------------------------------------------
 
@@ -289,8 +290,17 @@ class Sender(Link):
             self._reason = "the peer grants no credit"
         return self._reason
 
+    @property
+    def waits_for(self) -> str:
+        """What keeps messages from being sent, for errors; any thread."""
+        return "credit" if self.blocked_since is None else self._awaited
+
     def _block(self) -> None:
         self.blocked_since = self._warned_at = self.scheduler.now()
+        if self.link is not None and self.link.credit > 0:
+            self._awaited = "the session's window, which RabbitMQ closes in an alarm"
+        else:
+            self._awaited = "credit"
 
     def _unblock(self) -> None:
         since, self.blocked_since = self.blocked_since, None

@@ -14,7 +14,7 @@
 
 import pytest
 
-from amqp1_driver.exceptions import ConnectionFailed, ConnectionLost
+from amqp1_driver.exceptions import AuthenticationFailed, ConnectionFailed, ConnectionLost
 from amqp1_driver.options import Host, default_settings
 from amqp1_driver.protocol.diagnosis import plain_words, while_opening
 
@@ -45,3 +45,18 @@ def test_a_peer_that_hangs_up_on_our_header_may_want_tls(first):
                          ids=["over TLS", "has spoken AMQP"])
 def test_otherwise_the_error_stays_as_it_is(ssl, first):
     assert while_opening(LOST, default_settings(ssl=ssl), first) is LOST
+
+
+def test_a_peer_that_hangs_up_on_the_virtual_host():
+    found = while_opening(LOST, default_settings(), b"A", "prod")
+    assert isinstance(found, ConnectionFailed)
+    assert "is there a virtual host 'prod', and may the user use it?" in str(found)
+    assert found.__cause__ is LOST
+
+
+@pytest.mark.parametrize("error", [
+    AuthenticationFailed(host="h"),
+    ConnectionFailed(host="h", condition="amqp:not-allowed"),
+])
+def test_a_peer_that_says_why_is_not_doubted(error):
+    assert while_opening(error, default_settings(), b"A", "prod") is error
