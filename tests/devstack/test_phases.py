@@ -25,7 +25,6 @@ from tests.bars.ports import lasting_port
 from tests.devstack.world import TOP, Devstack, listens
 from tests.functional import buses
 
-
 #: the first test on a bus may have to install it
 _INSTALLING = 400
 
