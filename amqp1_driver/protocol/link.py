@@ -120,7 +120,8 @@ class Link:
             error = exceptions.not_followed(error, reason)
         delay = self._retry.delay(self.scheduler.rng)
         self._retry = self._retry.spent()
-        LOG.log(logging.DEBUG if self._ending else logging.WARNING,
+        # a queue that goes with its last reader takes along the idle links of its senders
+        LOG.log(logging.WARNING if self._wanted() and not self._ending else logging.DEBUG,
                 "Link to %s on %s was %s by the peer: %s; again in %.1f s",
                 self.address or "any address", self.host,
                 "detached" if was_attached else "refused", error, delay)

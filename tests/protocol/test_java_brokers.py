@@ -213,6 +213,14 @@ def test_a_deleted_queue_is_declared_again_for_the_next_message(brokerj):
     assert bodies(world, ANY) == ["body", "body"]
 
 
+def test_an_idle_sender_s_queue_may_go_without_a_warning(brokerj, caplog):
+    world, _ = brokerj
+    world.cast(server="s")
+    world.peer.remote_detach("openstack:rpc:unicast:ex:topic:s", "amqp:resource-deleted")
+    world.run()
+    assert [r for r in caplog.records if r.levelname == "WARNING"] == []
+
+
 def test_a_queue_that_is_deleted_under_waiting_messages_is_declared_again(brokerj):
     world, management = brokerj
     world.cast()
