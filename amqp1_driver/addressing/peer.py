@@ -131,6 +131,8 @@ class BusProfile:
     :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
     :param news: seconds until all of it has heard of a new reader, where it is a mesh.
     :param echoes: it answers a Flow frame that asks for an echo (proton's peers do not).
+    :param keeps_window: it looks at our session's window before each frame, not only before each
+        message.
     :param premade: nobody can declare anything: what is missing is an error, not yet to come.
     :param claims: a token must be put for each node before links to it are opened, unless
         SASL has told who we are.
@@ -162,6 +164,7 @@ class BusProfile:
     one_session: bool = False
     subprotocol: str = WEBSOCKET_SUBPROTOCOL
     echoes: bool = False
+    keeps_window: bool = True
     vhost_prefix: str = ""
 
 
@@ -238,6 +241,7 @@ _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
                 provision=True,
                 declares=DeclareBy.QPID,
                 outcomes=True,
+                keeps_window=False,
                 max_sessions=256,
                 pools=True,
                 durable=True,

@@ -246,6 +246,10 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     # -- sessions and links ------------------------------------------------
 
+    def unbound(self) -> None:
+        """The sessions to come have no bound for what the peer sends ahead."""
+        self._window = 0
+
     def session(self) -> EngineSession:
         """Begin a session (2.5.1)."""
         session = EngineSession(f"session-{len(self._sessions)}", self._connection)

@@ -83,6 +83,10 @@ class Generation:
         settings = owner.settings
         self.profile = choose(peer, settings.addressing_mode)
         self._addresser = make_addresser(self.profile, owner.addresses)
+        if settings.session_window and not self.profile.keeps_window:
+            LOG.warning("The option session_window has no effect with %s: it would send more "
+                        "frames of a large message than the window allows", self._host)
+            engine.unbound()
         self._sessions = Sessions(engine, self.profile.session_per_receiver,
                                   self.profile.max_sessions, self.profile.one_session)
         self._provisioner: Provisioner | None = None

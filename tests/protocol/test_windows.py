@@ -123,6 +123,14 @@ def test_a_message_that_is_aborted_half_way_leaves_nothing_behind(path):
     assert listener.bodies == [b"whole"]
 
 
+def test_a_bus_that_does_not_keep_to_a_window_gets_none(path, caplog):
+    world = World(path, session_window=2, max_frame_size=16512,
+                  peer={"product": "Apache Qpid Broker-J Core", "version": "9.2.1"}).start()
+    windows_given = [entry.performative.incoming_window for entry in world.peer.frames(p.Begin)]
+    assert set(windows_given) == {2147483647}
+    assert "session_window has no effect with host0:5672" in caplog.text
+
+
 # -- the peer's --------------------------------------------------------------------------------
 
 

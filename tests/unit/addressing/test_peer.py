@@ -190,7 +190,7 @@ def test_broker_j():
         reply=ReplyKind.DYNAMIC,
         provision=True,
         declares=DeclareBy.QPID,
-        outcomes=True,
+        outcomes=True, keeps_window=False,
         max_sessions=256,
         pools=True,
         durable=True,
