@@ -27,7 +27,6 @@ import oslo_messaging
 import pytest
 
 from amqp1_driver import flow
-from amqp1_driver.addressing import rabbitmq as addresses
 from amqp1_driver.bus import Bus
 from tests.contract.apps import PATIENCE, App, Events
 
@@ -36,14 +35,6 @@ from tests.contract.apps import PATIENCE, App, Events
 def app(rabbitmq: Any) -> Iterator[App]:
     with App(rabbitmq.url()) as made:
         yield made
-
-
-@pytest.fixture
-def single(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues that serve one listener at a time, in order."""
-    durable = addresses._durable
-    monkeypatch.setattr(addresses, "_durable", lambda name, *arguments: durable(
-        name, ("x-single-active-consumer", True), *arguments))
 
 
 @pytest.mark.rabbitmq
@@ -62,8 +53,9 @@ def test_a_pause_is_confirmed_and_the_backlog_is_told(app: App) -> None:
 
 @pytest.mark.rabbitmq
 def test_a_listener_that_stops_hands_over_in_order(
-        app: App, single: None, measured: Callable[[str], None]) -> None:
+        app: App, measured: Callable[[str], None]) -> None:
     """Three listeners wait for their turn; nothing is lost, doubled or out of order."""
+    app.set(notification_single_active_consumer=True)
     total, turns = 1200, 3
     seen: queue.Queue[tuple[int, int]] = queue.Queue()
     listeners, threads = [], []
@@ -187,7 +179,7 @@ def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
         rabbitmq.ctl("set_vm_memory_high_watermark", "0.0000001")
         try:
             app.set(default_notify_timeout=1.0)
-            with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="credit"):
+            with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="its queue to be declared"):
                 app.notify("never", topic="alarm", transport=app.notification_transport())
             late = app.later(app.notify, "late", topic="alarm", transport=transport)
             control.resume()
