@@ -22,6 +22,8 @@ import hmac
 import json
 import logging
 import queue
+import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -232,6 +234,76 @@ def test_the_bus_restarts(cloud: Cloud) -> None:
     cloud.bus.stop()
     cloud.start(port)
     assert client.call({}, "add", one=3, two=4) == 7
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """An HTTP proxy with the method CONNECT, for those who know the password."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Tunnel)
+        self.targets: list[str] = []
+        self.url = f"http://us%2565r:p%2540ss@127.0.0.1:{self.server_address[1]}"
+
+
+class Tunnel(socketserver.BaseRequestHandler):
+    server: Proxy
+
+    def handle(self) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.request.recv(1)
+        if b"Basic " + base64.b64encode(b"user:p@ss") not in head:
+            self.request.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            return
+        target = head.split()[1].decode()
+        self.server.targets.append(target)
+        with socket.create_connection(("127.0.0.1", int(target.rpartition(":")[2]))) as behind:
+            self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self._copy, args=(behind, self.request), daemon=True)
+            back.start()
+            self._copy(self.request, behind)
+            back.join(PATIENCE)
+
+    @staticmethod
+    def _copy(one: socket.socket, other: socket.socket) -> None:
+        try:
+            while data := one.recv(65536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy() as found:
+        thread = threading.Thread(target=found.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("websocket", [False, True], ids=["tls", "websocket"])
+def test_through_a_proxy(cloud: Cloud, proxy: Proxy, websocket: bool) -> None:
+    cloud.start()
+    assert cloud.bus is not None
+    cloud.serve(cloud.transport(websocket=websocket), Endpoint())
+    client = cloud.client(cloud.transport(websocket=websocket, proxy=proxy.url))
+    assert client.call({}, "add", one=1, two=2) == 3
+    port = cloud.bus.websocket_port if websocket else cloud.bus.port
+    assert proxy.targets == [f"localhost:{port}"]
+
+
+def test_a_proxy_that_refuses(cloud: Cloud, proxy: Proxy) -> None:
+    cloud.start()
+    port = proxy.server_address[1]
+    client = cloud.client(cloud.transport(proxy=f"http://127.0.0.1:{port}"), timeout=1.0)
+    with pytest.raises(oslo_messaging.MessagingTimeout,
+                       match=f"proxy 127.0.0.1:{port} refuses: HTTP 407 Proxy Authentication"):
+        client.call({}, "add", one=1, two=2)
 
 
 # -- bars ---------------------------------------------------------------------------------------
