@@ -42,16 +42,16 @@ def while_opening(error: exceptions.AmqpError, settings: Settings, first: bytes,
     :param virtual_host: that was asked for
     """
     if not settings.tls and first in (b"", _TLS_ALERT):
-        return _with(error, "is this a TLS port?")
+        return _with(error, "; is this a TLS port?")
     if (virtual_host is not None and first == _AMQP_HEADER and error.condition is None
             and not isinstance(error, exceptions.AuthenticationFailed)):
-        return _with(error, f"is there a virtual host {virtual_host!r}, and may the user use it?")
+        return _with(error, f"; is there a virtual host {virtual_host!r}, and may the user use it?")
     return error
 
 
 def _with(error: exceptions.AmqpError, question: str) -> exceptions.AmqpError:
     explained = exceptions.ConnectionFailed(
-        f"{error.message}; {question}", host=error.host, condition=error.condition,
+        f"{error.message}{question}", host=error.host, condition=error.condition,
         description=error.description)
     explained.__cause__ = error
     return explained

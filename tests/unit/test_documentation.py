@@ -33,6 +33,9 @@ FOREIGN = (
 #: put together from two words of the code
 ALIASES = {
     "timed out waiting for a connection": ["timed out waiting for ", "a connection"],
+    "timed out waiting for the session's window, which RabbitMQ closes in an alarm": [
+        "timed out waiting for ", "the session's window, which RabbitMQ closes in an alarm"
+    ],
     "timed out waiting for credit": ["timed out waiting for ", "credit"],
     "timed out waiting for acknowledgement": ["timed out waiting for ", "acknowledgement"],
     "timed out waiting for reply": ["timed out waiting for ", "reply"],
