@@ -27,8 +27,9 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver import codec, exceptions
-from amqp1_driver.addressing.base import AddressConfig, Destination
-from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
+from amqp1_driver.addressing.base import AddressConfig, Destination, Service
+from amqp1_driver.addressing.peer import foretold
+from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull, Slot, claim
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
@@ -72,6 +73,7 @@ class Client:
         self.dead = False
         self._requests_under_way: set[Request] = set()
         self._replies_under_way: set[Reply] = set()
+        self._slots: dict[Subscription, Slot] = {}
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
         self._retries: dict[int | None, Retry] = {}
@@ -123,6 +125,8 @@ class Client:
         error.__cause__ = cause
         self.dead = True
         self._context = None
+        for subscription in list(self._slots):
+            self._release(subscription)
         self._connection.abort(error)
 
     # -- sending -----------------------------------------------------------------
@@ -309,9 +313,14 @@ class Client:
             ready.set_exception(error)
             sink.interrupt()
 
+        slot = self._claim(destinations)
+        if slot is not None and slot.number > 1:
+            pool = str(slot.number)
         subscription = Subscription(
             destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
             sink, lambda: ready.set_result(None), failed)
+        if slot is not None:
+            self._slots[subscription] = slot
         sink.use(self._loop.later)
         try:
             self._loop.put(self._connection.subscribe, subscription, timeout)
@@ -324,8 +333,26 @@ class Client:
             raise exceptions.Closed(str(error), host=self._hosts) from error
         except exceptions.AmqpError:
             self._post(self._connection.unsubscribe, subscription)
+            self._release(subscription)
             raise
         return subscription
+
+    def _claim(self, destinations: tuple[Destination, ...]) -> Slot | None:
+        """Which of several processes of a server this one is, where it makes a difference."""
+        profile, workers = foretold(self.settings.addressing_mode), self.settings.servicebus_workers
+        first = destinations[0]
+        if profile is None or workers == 1 or first.service is not Service.RPC:
+            return None
+        slot = claim(f"{self._hosts} {first!r}", workers)
+        if slot is None:
+            LOG.error("%d processes of this machine listen on %s already (servicebus_workers): "
+                      "this one shares the fanouts of the first", workers, first.routing_key)
+        return slot
+
+    def _release(self, subscription: Subscription) -> None:
+        slot = self._slots.pop(subscription, None)
+        if slot is not None:
+            slot.release()
 
     def stop_subscription(self, subscription: Subscription) -> None:
         """No new messages; those handed over can still be settled.
@@ -337,6 +364,7 @@ class Client:
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach; waits until the loop has done so, and nothing of it is left on the bus."""
         self.ask(lambda done: self._connection.unsubscribe(subscription, done))
+        self._release(subscription)
 
     def ask(self, fn: Callable[[Callable[[bool], object]], object],
             timeout: float = CLOSE_TIMEOUT) -> bool:

@@ -30,12 +30,14 @@ class Use:
     """A topic and who reads it.
 
     :param readers: servers of an RPC topic, or pools of a notification topic
+    :param workers: processes of each server
     """
 
     service: Service
     exchange: str
     topic: str
     readers: tuple[str, ...] = ()
+    workers: int = 1
 
 
 def parse(service: Service, text: str) -> Use:
@@ -66,8 +68,9 @@ def needed(addresser: ServiceBusAddresser, uses: Iterable[Use]) -> tuple[Entity,
 
 def _read(use: Use) -> list[tuple[Destination, str | None]]:
     if use.service is Service.RPC:
-        return [(Destination(use.service, use.exchange, use.topic, server), None)
-                for server in use.readers or (None,)]
+        processes = (None, *map(str, range(2, use.workers + 1)))
+        return [(Destination(use.service, use.exchange, use.topic, server), process)
+                for server in use.readers or (None,) for process in processes]
     # listeners without a pool have a subscription in any case: else nothing would be kept
     return [(Destination(use.service, use.exchange, use.topic), pool)
             for pool in (None, *use.readers)]

@@ -18,7 +18,7 @@ for               entity                                         receiver
 ================  =============================================  ================================
 RPC, any one      queue ``openstack--rpc--any--EX--TOPIC``       any server
 RPC, one          queue ``openstack--rpc--one--EX--TOPIC--SRV``  the server
-RPC, all          topic ``openstack--rpc--all--EX--TOPIC``       subscription ``SRV``
+RPC, all          topic ``openstack--rpc--all--EX--TOPIC``       subscription ``SRV``, ``SRV--2``
 replies           queue ``openstack--reply``, with sessions      session of the process
 notifications     topic ``openstack--notify--EX--TOPIC``         subscription ``default``, or POOL
 ================  =============================================  ================================
@@ -53,7 +53,11 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceBusAddresser:
-    """See the module. Immutable, for any thread."""
+    """See the module. Immutable, for any thread.
+
+    For RPC the pool of ``sources`` tells the processes of one server apart, so that each has
+    every fanout.
+    """
 
     config: AddressConfig
 
@@ -67,7 +71,7 @@ class ServiceBusAddresser:
         if dest.service is Service.NOTIFY:
             return (_node(topic, pool or DEFAULT),)
         own = (_node(self._queue(dest, dest.server)),) if dest.server else ()
-        fanout = _node(topic, dest.server or DEFAULT)
+        fanout = _node(topic, dest.server or DEFAULT, pool)
         return (*own, _node(self._queue(dest, None)), fanout)
 
     def reply(self, unique: str) -> tuple[Node, str]:
@@ -91,10 +95,11 @@ class ServiceBusAddresser:
         return _short("--".join(map(escape, ("openstack", *vhost, *names))), MAX_NAME)
 
 
-def _node(entity: Entity, subscription: str | None = None) -> Node:
+def _node(entity: Entity, subscription: str | None = None, more: str | None = None) -> Node:
     if subscription is None:
         return Node(entity.name, (entity,))
-    name = _short(escape(subscription), MAX_SUBSCRIPTION)
+    name = escape(subscription) + (f"--{escape(more)}" if more else "")
+    name = _short(name, MAX_SUBSCRIPTION)
     path = f"{entity.name}/Subscriptions/{name}"
     return Node(path, (Entity("subscription", path),))
 

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--notify", action="append", default=[], type=_use(Service.NOTIFY),
                         metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
                         help="notifications, and pools that listen")
+    parser.add_argument("--workers", type=int, default=1, metavar="N",
+                        help="processes of each RPC server: the option servicebus_workers")
     parser.add_argument("--virtual-host", default=None, metavar="NAME",
                         help="that of the transport URL, if it has one")
     parser.add_argument("--format", choices=("names", "az"), default="names",
@@ -61,7 +64,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print them."""
     config = AddressConfig.from_settings(default_settings(), args.virtual_host)
-    entities = needed(ServiceBusAddresser(config), [*args.rpc, *args.notify])
+    rpc = [dataclasses.replace(use, workers=args.workers) for use in args.rpc]
+    entities = needed(ServiceBusAddresser(config), [*rpc, *args.notify])
     if not entities:
         print("nothing is needed without --rpc or --notify")
         return 2

@@ -24,6 +24,7 @@ from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.mailbox import Mailbox
 from amqp1_driver.eventloop.resolver import offload, resolve
+from amqp1_driver.eventloop.slots import Slot, claim
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
 from amqp1_driver.eventloop.transport import Transport, TransportHandler
@@ -39,6 +40,7 @@ __all__ = [
     "Mailbox",
     "MailboxFull",
     "ProxyParameters",
+    "Slot",
     "Timer",
     "TimerQueue",
     "TlsEngine",
@@ -46,6 +48,7 @@ __all__ = [
     "TlsParameters",
     "Transport",
     "TransportHandler",
+    "claim",
     "make_context",
     "offload",
     "resolve",

@@ -43,6 +43,9 @@ OPTS: list[cfg.Opt] = [
     count("servicebus_credit", 20, "Azure Service Bus locks a message for the one who gets it "
           "when it leaves the queue. No more than this many are asked for ahead by each "
           "subscription, also if rpc_server_credit or notify_server_credit say more."),
+    count("servicebus_workers", 1, "On Azure Service Bus: how many processes of this machine "
+          "listen with the same name of a server. Each of them then reads fanouts from a "
+          "subscription of its own: SERVER, SERVER--2 and so on, which must exist."),
 ]
 # fmt: on
 
@@ -55,6 +58,7 @@ class ServiceBusSettings:
     token_life: float
     token_scope: str
     servicebus_credit: int
+    servicebus_workers: int
 
 
 def is_service_bus(hostname: str | None) -> bool:

@@ -179,6 +179,17 @@ def test_plain_with_the_key(cloud: Cloud) -> None:
     assert client.call({}, "add", one=1, two=2) == 3
 
 
+def test_each_process_of_a_server_has_every_fanout(cloud: Cloud, log: Any) -> None:
+    cloud.start(topics={ALL: ("s1", "s1--2", "s1--3")})
+    endpoints = [Endpoint() for _ in range(3)]
+    for endpoint in endpoints:  # a transport each, as processes have
+        cloud.serve(cloud.transport(servicebus_workers=3), endpoint)
+    cloud.client().prepare(fanout=True).cast({}, "note", text="all")
+    assert [endpoint.notes.get(timeout=PATIENCE) for endpoint in endpoints] == ["all"] * 3
+    cloud.serve(cloud.transport(servicebus_workers=3), Endpoint())
+    assert "3 processes of this machine listen on t.s1 already" in log.text
+
+
 asked: list[str] = []
 
 

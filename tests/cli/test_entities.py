@@ -31,6 +31,13 @@ def test_names(capsys):
         "subscription openstack--vhost--prod--rpc--all--nova--compute/Subscriptions/h1"]
 
 
+def test_processes_of_each_server(capsys):
+    assert main(["entities", "--rpc", "nova/t/h1", "--workers", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "subscription openstack--rpc--all--nova--t/Subscriptions/h1",
+        "subscription openstack--rpc--all--nova--t/Subscriptions/h1--2"]
+
+
 def test_the_script_calls_az_for_each(tmp_path):
     script = subprocess.run(
         [sys.executable, "-m", "amqp1_driver.cli.main", "entities", "--format", "az",

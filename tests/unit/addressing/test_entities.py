@@ -48,6 +48,13 @@ def test_rpc_without_servers_and_twice():
         "subscription openstack--rpc--all--x--t/Subscriptions/default"]
 
 
+def test_each_process_of_a_server_needs_a_subscription():
+    assert names(Use(Service.RPC, "x", "t", ("h1",), workers=3))[-3:] == [
+        "subscription openstack--rpc--all--x--t/Subscriptions/h1",
+        "subscription openstack--rpc--all--x--t/Subscriptions/h1--2",
+        "subscription openstack--rpc--all--x--t/Subscriptions/h1--3"]
+
+
 def test_notifications_need_a_topic_and_a_subscription_for_each_pool_and_for_none():
     assert names(Use(Service.NOTIFY, "nova", "n.info", ("audit",))) == [
         "topic openstack--notify--nova--n.info",

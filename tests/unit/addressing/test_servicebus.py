@@ -68,6 +68,13 @@ def test_sources_without_a_server():
         subscription("openstack--rpc--all--rpc--t/Subscriptions/default"))
 
 
+def test_each_process_of_a_server_has_a_subscription_of_its_own():
+    assert PLAIN.sources(rpc("nova", "compute", "h1"), pool="2", unique="u") == (
+        queue("openstack--rpc--one--nova--compute--h1"),
+        queue("openstack--rpc--any--nova--compute"),
+        subscription("openstack--rpc--all--nova--compute/Subscriptions/h1--2"))
+
+
 @pytest.mark.parametrize(("pool", "name"), [(None, "default"), ("", "default"), ("p", "p")])
 def test_sources_of_notifications(pool, name):
     assert PLAIN.sources(notify("nova", "e.info"), pool=pool, unique="u") == (
