@@ -282,6 +282,8 @@ class Links:
         new = gate is None
         if gate is None:
             gate = self._gates[key] = Gate(node)
+            if self.context.profile.claims:
+                gate.waits_for = "a token"
         op.owner = gate
         gate.waiting[id(op)] = op
         if new and self._provisioner is not None:

@@ -77,6 +77,7 @@ def test_a_message_waits_for_its_token(bus):
     cloud.answers[HOST + ANY] = None
     ops = [world.cast(body=b"%d" % n) for n in range(3)]
     assert (sent(world), [op.stage for op in ops]) == ([], [Stage.QUEUED] * 3)
+    assert [op.owner.waits_for for op in ops] == ["a token"] * 3
     assert [a.target.address for a in world.attaches("sender")] == ["$cbs"]
     assert world.cast("other").future.error is None
     cloud.answer_late()
