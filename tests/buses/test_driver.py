@@ -38,6 +38,9 @@ class Endpoint:
     def who(self, ctxt: dict[str, Any]) -> str:
         return self.name
 
+    def echo(self, ctxt: dict[str, Any], text: str) -> str:
+        return text
+
     def tell(self, ctxt: dict[str, Any], text: str) -> None:
         self.told.put(text)
 
@@ -117,6 +120,14 @@ def test_names_with_every_sign_keep_apart(bus: Bus) -> None:
 def test_a_cast_waits_for_a_server_yet_to_come(bus: Bus) -> None:
     bus.client("later").cast({}, "tell", text="waits")
     assert bus.server("later", "s").get() == ["waits"]
+
+
+@pytest.mark.parametrize("size", [0, 40_000, 300_000])
+def test_messages_of_every_size(bus: Bus, size: int) -> None:
+    """More than a frame, and more than from which on Artemis keeps them in files."""
+    bus.server("large", "s")
+    text = "0123456789" * (size // 10)
+    assert bus.client("large").call({}, "echo", text=text) == text
 
 
 def test_a_call_to_a_server_that_is_not_there_times_out(bus: Bus) -> None:
