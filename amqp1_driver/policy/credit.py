@@ -97,23 +97,27 @@ class CreditWindow:
         self.unsettled = max(0, self.unsettled - n)
         return self._replenish()
 
-    def resize(self, limit: int) -> int:
+    def resize(self, limit: int, arrived: int = 0) -> int:
         """Change the limit. Returns the change of credit: a larger window is filled at once;
         of a smaller one the credit above its level is taken back, which is negative.
+
+        arrived: messages that have come, but were not told by :meth:`on_delivery` as yet: they
+        have used their credit, and less than none can't be left on the link.
         """
         grown = _checked(limit) > self.limit
         self.limit = limit
         if grown:
             return self._grant()
-        return -self._take_back(self.level - limit) or self._replenish()
+        return -self._take_back(self.level - limit, arrived) or self._replenish()
 
-    def pause(self, drain: bool = False) -> int:
+    def pause(self, drain: bool = False, arrived: int = 0) -> int:
         """No more grants until :meth:`resume`. Returns the credit to take back.
 
         drain: that is 0, for the sender shall use it up or give it up (:meth:`on_drained`).
+        arrived: as for :meth:`resize`.
         """
         self.paused = True
-        return 0 if drain else self._take_back(self.credit)
+        return 0 if drain else self._take_back(self.credit, arrived)
 
     def resume(self) -> int:
         """Grants again. Returns the credit to grant: all up to the limit."""
@@ -131,8 +135,8 @@ class CreditWindow:
     def _replenish(self) -> int:
         return self._grant() if self.level * 2 < self.limit else 0
 
-    def _take_back(self, n: int) -> int:
-        n = max(0, min(n, self.credit))
+    def _take_back(self, n: int, arrived: int = 0) -> int:
+        n = max(0, min(n, self.credit - arrived))
         self.credit -= n
         return n
 

@@ -205,6 +205,11 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
         """Of the peer's Attach: a map by name, or None."""
         return self._pn_link.remote_properties
 
+    @property
+    def arrived(self) -> int:
+        """Messages that have come, whole or in part, and were not handed to the owner yet."""
+        return self._pn_link.queued  # type: ignore[no-any-return]
+
     def grant(self, credit: int) -> None:
         """Give the peer that much more link credit (2.6.7)."""
         self.path.flow(self, credit)

@@ -114,7 +114,7 @@ class Receiver(Link):
         :param done: called with True once the peer has confirmed that nothing more will come,
             or can't; with False if it has not in time
         """
-        taken = self.window.pause(drain=not self._echoes)
+        taken = self.window.pause(drain=not self._echoes, arrived=self._arrived)
         if self._echoes or self.window.credit:
             self._ask(done, -taken)
         else:
@@ -126,7 +126,7 @@ class Receiver(Link):
 
     def resize(self, credit: int) -> None:
         """Another full level of the window: with effect at once."""
-        self._grant(self.window.resize(credit))
+        self._grant(self.window.resize(credit, self._arrived))
 
     def ask(self, done: Answered) -> None:
         """Have the peer say what it has, see :attr:`available`, if it echoes."""
@@ -151,6 +151,10 @@ class Receiver(Link):
         self._stopping = True
         self.window.stop()
         self.pause(stopped)
+
+    @property
+    def _arrived(self) -> int:
+        return self.link.arrived if self.link is not None else 0
 
     def _grant(self, change: int) -> None:
         if change and self.link is not None:

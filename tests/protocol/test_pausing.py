@@ -4,6 +4,8 @@ import pytest
 
 from amqp1_driver.protocol.echo import with_echo
 from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing import reactions
+from amqp1_driver.testing.messages import Message
 
 from .world import rabbitmq
 
@@ -97,6 +99,36 @@ def test_what_was_sent_before_the_peer_knew_still_comes_and_makes_no_credit(brok
     for _ in range(10):
         broker.arrive(link.address, link=link)
     assert len(listener.deliveries) == 13
+
+
+def come(world, link, count):
+    """Messages that our side has read from the socket and not looked at yet."""
+    for number in range(count):
+        reactions.transfer(link, Message(str(number)))
+    world.connection.data_received(world.core.take_output())
+
+
+def test_messages_that_have_come_but_were_not_looked_at_have_used_their_credit(broker):
+    """Taken back once more it would be less than none: 4294967293 to the peer."""
+    listener = broker.listen(credit=10)
+    link = receivers(broker)[0]
+    come(broker, link, 3)
+    assert pause(broker, listener) == [True]
+    assert listener.bodies == [b"0", b"1", b"2"]
+    assert flows(broker, link) == [(10, False, False), (0, False, True)]
+    listener.subscription.resume()
+    broker.run()
+    assert flows(broker, link)[2:] == [(7, False, False)]
+
+
+def test_of_a_smaller_window_too(broker):
+    listener = broker.listen(credit=10)
+    link = receivers(broker)[0]
+    come(broker, link, 8)
+    listener.subscription.resize(1)
+    broker.run()
+    assert len(listener.bodies) == 8
+    assert flows(broker, link) == [(10, False, False), (0, False, False)]
 
 
 def test_what_comes_between_question_and_answer_is_not_held_up(broker):

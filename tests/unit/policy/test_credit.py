@@ -142,6 +142,15 @@ def test_a_paused_window_gives_up_its_credit_and_grants_nothing_until_it_is_resu
     assert (window.credit, window.unsettled, window.resume()) == (19, 1, 0)
 
 
+def test_credit_that_was_used_by_what_has_come_can_t_be_taken_back():
+    window = attached(10)
+    assert window.pause(arrived=4) == 6
+    assert (window.credit, window.pause(arrived=4)) == (4, 0)
+    window.resume()
+    assert window.resize(2, arrived=9) == -1
+    assert window.credit == 9
+
+
 def test_a_window_paused_by_draining_keeps_its_credit_until_the_sender_has_used_or_given_it_up():
     window = attached(10)
     assert window.pause(drain=True) == 0
