@@ -179,7 +179,8 @@ def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
         rabbitmq.ctl("set_vm_memory_high_watermark", "0.0000001")
         try:
             app.set(default_notify_timeout=1.0)
-            with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="its queue to be declared"):
+            with pytest.raises(oslo_messaging.MessageDeliveryFailure,
+                               match="its queue to be declared"):
                 app.notify("never", topic="alarm", transport=app.notification_transport())
             late = app.later(app.notify, "late", topic="alarm", transport=transport)
             control.resume()
