@@ -129,8 +129,7 @@ class Matrix:
         return f"skipped {self._reason(tests[0]['detail'])}" if tests else ""
 
     def _reason(self, text: str) -> str:
-        # host, port and addresses are those of the machine that the tests ran on
-        text = re.sub(r" \((host|address)=.*", "", text)
+        text = _timeless(text)
         if text not in self._reasons:
             self._reasons.append(text)
         return f"[#m{self._reasons.index(text) + 1}]_"
@@ -153,6 +152,14 @@ class Matrix:
 
 def _tests(entries: list[Entry], kind: str) -> list[Entry]:
     return [test for entry in entries if entry["kind"] == kind for test in entry["tests"]]
+
+
+def _timeless(text: str) -> str:
+    """*text* without what is of one run only: host, port, addresses and ids."""
+    text = re.sub(r"\b(host|address|message-id)=[^,()]*(, )?", "", text)
+    text = re.sub(r"(, )?\bdescription=(?=\))| ?\((, )?\)", "", text)
+    # cut off where it was kept
+    return text if text.count("(") == text.count(")") else f"{text} ..."
 
 
 def _plain(text: str) -> str:

@@ -84,4 +84,4 @@ def _commit() -> str:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1][:200]
+    return (text.strip().splitlines() or [""])[-1][:400]

@@ -51,7 +51,7 @@ def test_the_committed_matrix_is_made_of_the_committed_results() -> None:
 def test_cells_say_yes_no_with_the_reason_or_nothing() -> None:
     text = report.Matrix([
         _entry("abilities", "artemis", ("pools", "passed", "")),
-        _entry("abilities", "router", ("pools", "failed", "not there (host=127.0.0.1:5, a=b)"),
+        _entry("abilities", "router", ("pools", "failed", "not there (host=127.0.0.1:5, address=a/b)"),
                ("requeue", "failed", "not there (address=x)")),
         _entry("abilities", "rabbitmq-4.3", ("requeue", "skipped", "no * time")),
     ]).text()
@@ -60,6 +60,16 @@ def test_cells_say_yes_no_with_the_reason_or_nothing() -> None:
     assert _rows(text, "A requeued notification comes again") == [
         "skipped [#m2]_", "", "no [#m1]_"]
     assert ".. [#m1] not there\n.. [#m2] no \\* time\n" in text
+
+
+def test_reasons_have_nothing_of_one_run() -> None:
+    assert report._timeless("late (host=h:1, address=a/b, message-id=x-1)") == "late"
+    assert report._timeless("lost (host=h:1, condition=amqp:c, description=too much)") == (
+        "lost (condition=amqp:c, description=too much)")
+    assert report._timeless("in doubt (lost (host=h:1, condition=c))") == (
+        "in doubt (lost (condition=c))")
+    assert report._timeless("in doubt (lost (condition=c, descr") == (
+        "in doubt (lost (condition=c, descr ...")
 
 
 def test_the_suite_is_counted_without_what_upstream_skips() -> None:
