@@ -51,7 +51,8 @@ def test_the_committed_matrix_is_made_of_the_committed_results() -> None:
 def test_cells_say_yes_no_with_the_reason_or_nothing() -> None:
     text = report.Matrix([
         _entry("abilities", "artemis", ("pools", "passed", "")),
-        _entry("abilities", "router", ("pools", "failed", "not there (host=127.0.0.1:5, address=a/b)"),
+        _entry("abilities", "router",
+               ("pools", "failed", "not there (host=127.0.0.1:5, address=a/b)"),
                ("requeue", "failed", "not there (address=x)")),
         _entry("abilities", "rabbitmq-4.3", ("requeue", "skipped", "no * time")),
     ]).text()
