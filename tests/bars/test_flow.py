@@ -52,11 +52,12 @@ def test_a_pause_is_confirmed_and_the_backlog_is_told(app: App) -> None:
 
 
 @pytest.mark.rabbitmq
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_listener_that_stops_hands_over_in_order(
-        app: App, measured: Callable[[str], None]) -> None:
+        app: App, kind: str, measured: Callable[[str], None]) -> None:
     """Three listeners wait for their turn; nothing is lost, doubled or out of order."""
-    app.set(notification_single_active_consumer=True)
-    total, turns = 1200, 3
+    app.set(notification_single_active_consumer=True, notification_queue_type=kind)
+    total, turns, topic = 1200, 3, f"single-{kind}"
     seen: queue.Queue[tuple[int, int]] = queue.Queue()
     listeners, threads = [], []
 
@@ -69,12 +70,12 @@ def test_a_listener_that_stops_hands_over_in_order(
 
     def send(first: int, last: int) -> None:
         for number in range(first, last):
-            app.notify(number, topic="single", transport=transport)
+            app.notify(number, topic=topic, transport=transport)
 
     send(0, total // 2)  # so that as many as the credit allows are on their way
     for turn in range(turns):
         listeners.append(app.notification_transport()._driver.listen_for_notifications(
-            [(oslo_messaging.Target(topic="single"), "info")], None, 1, None).listener)
+            [(oslo_messaging.Target(topic=topic), "info")], None, 1, None).listener)
         threads.append(threading.Thread(target=work, args=(turn, listeners[-1])))
         threads[-1].start()
     with concurrent.futures.ThreadPoolExecutor(1) as sender:
