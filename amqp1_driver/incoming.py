@@ -90,6 +90,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
     def requeue(self) -> None:
         """Settle as released (3.4.4): the bus gives it to another, or back to its sender.
 
+        As modified where the bus counts only that, so that it does not come without end.
         A message whose outcome is final already comes to this listener again.
         """
         self._listener.forget(self._message_id)
@@ -102,7 +103,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
                       "accepted early and the listener has stopped", self.msg_id,
                       delivery.address, delivery.host)
             self._delivery = delivery
-        self._settle(Outcome.RELEASED)
+        self._settle(Outcome.RELEASED if delivery is None else delivery.receiver.again)
 
     def give_back(self) -> None:
         """Nobody works on it here: the bus gives it to another."""

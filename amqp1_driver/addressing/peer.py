@@ -138,6 +138,7 @@ class BusProfile:
         SASL has told who we are.
     :param locks: a message is locked for a time once it has left its queue, so that no more may
         be asked for than are worked on soon.
+    :param abandons: what is handed back comes again without end unless it is said to have failed.
     :param one_session: all links are on one session as long as it has room.
     :param subprotocol: name of AMQP in the request for a WebSocket.
     """
@@ -161,6 +162,7 @@ class BusProfile:
     premade: bool = False
     claims: bool = False
     locks: bool = False
+    abandons: bool = False
     one_session: bool = False
     subprotocol: str = WEBSOCKET_SUBPROTOCOL
     echoes: bool = False
@@ -202,6 +204,7 @@ SERVICE_BUS = BusProfile(
     premade=True,
     claims=True,
     locks=True,
+    abandons=True,
     one_session=True,
     subprotocol="AMQPWSB10",
 )

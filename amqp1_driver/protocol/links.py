@@ -368,6 +368,7 @@ class Links:
                 self._prepare,
                 accept_early=node.address in early
                 or (subscription.batched and not self.context.profile.stores),
+                abandons=self.context.profile.abandons,
                 echoes=self.context.profile.echoes))
         for receiver in subscription.receivers:
             receiver.attach(self._engine)

@@ -85,7 +85,7 @@ class Receiver(Link):
                  session: Callable[[], EngineSession], credit: int, sink: Sink,
                  on_change: Callable[["Receiver", exceptions.AmqpError | None], None],
                  prepare: Callable[[Node, Callable[[], None]], None],
-                 accept_early: bool = False, echoes: bool = False) -> None:
+                 accept_early: bool = False, abandons: bool = False, echoes: bool = False) -> None:
         super().__init__(scheduler, host, retry)
         self.node = node
         self.address = node.address
@@ -98,6 +98,8 @@ class Receiver(Link):
         self._on_change = on_change
         self._prepare = prepare
         self._accept_early = accept_early
+        #: how a message ends that the application has had and wants to come again (3.4.4, 3.4.5)
+        self.again = Outcome.MODIFIED if abandons else Outcome.RELEASED
         self._echoes = echoes
         self._stopping = self._stopped = False
         self._questions = Questions(scheduler, self._unanswered)

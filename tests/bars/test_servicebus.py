@@ -172,6 +172,31 @@ def test_notifications_and_pools(cloud: Cloud) -> None:
         listener.wait()
 
 
+def test_what_is_requeued_again_and_again_ends_as_a_dead_letter(cloud: Cloud) -> None:
+    cloud.start(max_delivery_count=3)
+    tried: queue.Queue[Any] = queue.Queue()
+
+    class Never:
+        def info(self, ctxt: Any, publisher: str, kind: str, payload: Any, metadata: Any) -> Any:
+            tried.put(payload)
+            return oslo_messaging.NotificationResult.REQUEUE
+
+    listener = oslo_messaging.get_notification_listener(
+        cloud.transport(notify=True), [oslo_messaging.Target(topic="n")], [Never()],
+        executor="threading", allow_requeue=True)
+    listener.start()
+    notifier = oslo_messaging.Notifier(cloud.transport(notify=True), "me", driver="messagingv2",
+                                       topics=["n"])
+    notifier.info({}, "event", "poison")
+    assert [tried.get(timeout=PATIENCE) for _ in range(3)] == ["poison"] * 3
+    assert cloud.bus is not None
+    dead = f"{NOTES}/Subscriptions/default/$DeadLetterQueue"
+    cloud.bus.wait_until(lambda bus: bus.peek(dead) == 1, PATIENCE)
+    assert tried.empty()
+    listener.stop()
+    listener.wait()
+
+
 def test_plain_with_the_key(cloud: Cloud) -> None:
     cloud.start()
     cloud.serve(cloud.transport(sasl_mechanisms="PLAIN"), Endpoint())

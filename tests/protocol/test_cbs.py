@@ -602,7 +602,15 @@ def test_a_batch_may_be_had_as_a_whole(path):
 def test_outcomes_are_those_of_peek_lock(bus):
     world, _ = bus
     listener = world.listen()
-    for outcome in (Outcome.ACCEPTED, Outcome.RELEASED, Outcome.REJECTED):
+    for outcome in (Outcome.ACCEPTED, Outcome.RELEASED, Outcome.REJECTED, Outcome.MODIFIED):
         world.arrive(ONE, "m")
         world.settle(listener.deliveries[-1], outcome)
-    assert [type(s.state) for s in world.peer.sent[-3:]] == [p.Accepted, p.Released, p.Rejected]
+    assert [type(s.state) for s in world.peer.sent[-4:]] == [
+        p.Accepted, p.Released, p.Rejected, p.Modified]
+    assert world.peer.sent[-1].state.delivery_failed is True
+
+
+def test_what_the_application_requeues_is_counted(bus):
+    world, _ = bus
+    listener = world.listen()
+    assert {r.again for r in listener.subscription.receivers} == {Outcome.MODIFIED}

@@ -276,7 +276,7 @@ def test_service_bus_is_chosen_by_mode_alone():
     assert (profile.addressing, profile.reply) == ("servicebus", ReplyKind.SESSION)
     assert (profile.anonymous, profile.anonymous_replies, profile.provision) == (False,) * 3
     assert (profile.premade, profile.claims, profile.locks, profile.one_session) == (True,) * 4
-    assert (profile.pools, profile.stores) == (True, True)
+    assert (profile.pools, profile.stores, profile.abandons) == (True, True, True)
     assert foretold("dynamic") is None
 
 
