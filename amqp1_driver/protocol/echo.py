@@ -21,12 +21,15 @@ come in it keeps no ``available``: while an answer is awaited, and no longer, pr
 its documented trace, which names all fields.  Sans-I/O; I/O thread only.
 """
 
+import logging
 import re
 from collections import Counter, deque
 from functools import partial
 from typing import Any
 
 import proton
+
+LOG = logging.getLogger(__name__)
 
 #: how a Flow frame (2.7.4) begins: descriptor, as proton writes it
 _FLOW = b"\x00\x53\x13"
@@ -60,7 +63,12 @@ class Echo:
         if credit:
             link.grant(credit)
         link._pn_link.drain(0)  # has proton write a Flow frame whatever the credit
-        question = with_echo(_collect(connection))
+        question = _collect(connection)
+        try:
+            question = with_echo(question)
+        except ValueError as error:
+            # it goes as it is: the link is drained then, or there is no answer
+            LOG.warning("A Flow frame can't be given an echo: %s", error)
         link.grant(0)  # and takes that back, without another
         self.staged += before + question
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from amqp1_driver.protocol import echo
 from amqp1_driver.protocol.echo import with_echo
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
@@ -231,6 +232,20 @@ def test_a_listener_without_a_connection_is_paused_at_once(broker):
     assert [link.credit for link in receivers(broker)] == [0, 0, 0]
 
 
+def test_a_frame_that_can_t_be_read_goes_as_it_is_and_the_link_is_drained(broker, monkeypatch):
+    def unreadable(frames):
+        raise ValueError("strange")
+
+    monkeypatch.setattr(echo, "with_echo", unreadable)
+    listener = broker.listen(credit=10)
+    assert pause(broker, listener) == [True]
+    link = receivers(broker)[0]
+    assert flows(broker, link) == [(10, False, False), (0, True, False)]
+    listener.subscription.resume()
+    broker.run()
+    assert [link.credit for link in receivers(broker)] == [10, 10, 10]
+
+
 # -- by draining -------------------------------------------------------------------------------
 
 
@@ -344,9 +359,9 @@ LONG_ECHO = bytes.fromhex("00000024 02000003 005313 d0000000140000000a"
 OTHER = bytes.fromhex("0000000f 02000001 005315 c00201 41")
 
 
-@pytest.mark.parametrize(("flow", "echo"), [(FLOW, ECHO), (LONG_FLOW, LONG_ECHO)])
-def test_a_flow_that_drains_becomes_one_that_asks_for_an_echo(flow, echo):
-    assert with_echo(OTHER + flow + OTHER) == OTHER + echo + OTHER
+@pytest.mark.parametrize(("flow", "asking"), [(FLOW, ECHO), (LONG_FLOW, LONG_ECHO)])
+def test_a_flow_that_drains_becomes_one_that_asks_for_an_echo(flow, asking):
+    assert with_echo(OTHER + flow + OTHER) == OTHER + asking + OTHER
 
 
 def test_where_there_are_two_it_is_the_last():
