@@ -28,6 +28,7 @@ import pytest
 
 from amqp1_driver import flow
 from amqp1_driver.bus import Bus
+from tests.bars.support import Logged
 from tests.contract.apps import PATIENCE, App, Events
 
 
@@ -183,7 +184,9 @@ def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
             with pytest.raises(oslo_messaging.MessageDeliveryFailure,
                                match="its queue to be declared"):
                 app.notify("never", topic="alarm", transport=app.notification_transport())
-            late = app.later(app.notify, "late", topic="alarm", transport=transport)
+            with Logged("closed its session's window") as told:
+                late = app.later(app.notify, "late", topic="alarm", transport=transport)
+                told.wait(PATIENCE)
             control.resume()
             assert events.take() == "kept"
             assert not late.done()
