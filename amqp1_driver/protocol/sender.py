@@ -313,7 +313,10 @@ class Sender(Link):
         """Coarse timer: warn of missing credit, end what nobody waits for."""
         self.last_used = now
         if self.blocked_since is not None and not self.pending:
-            self._unblock()
+            if self.link is not None and self.link.may_send:
+                self._unblock()
+            else:
+                self.blocked_since = None  # all who waited have given up
         if self.blocked_since is not None and now - self._warned_at >= warn_after:
             self._warned_at = now
             LOG.warning("%d message(s) to %s on %s blocked since %.1f s: %s",

@@ -246,6 +246,18 @@ def test_that_sending_goes_on_is_told_once_if_it_was_warned_of(path, caplog):
     assert "goes on" not in caplog.text
 
 
+def test_that_all_have_given_up_is_not_told_as_going_on(path, caplog):
+    caplog.set_level(logging.INFO)
+    world = World(path, blocked_warning_interval=1).start()
+    world.no_credit(ANY)
+    op = world.cast(timeout=3)
+    world.advance(2)
+    assert "blocked since" in caplog.text
+    world.connection.cancel(op)
+    world.advance(5)
+    assert "goes on" not in caplog.text
+
+
 def test_the_blockade_is_over_when_those_who_waited_have_given_up(path, caplog):
     world = World(path, blocked_warning_interval=10).start()
     world.no_credit(ANY)
