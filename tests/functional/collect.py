@@ -59,7 +59,10 @@ class Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.nodeid not in self._buses or (report.passed and report.when != "call"):
             return
+        crash = getattr(report.longrepr, "reprcrash", None)
         detail = "" if report.passed else str(report.longrepr)
+        if crash is not None:
+            detail = str(crash.message).partition("\n")[0]
         if report.skipped and isinstance(report.longrepr, tuple):
             detail = str(report.longrepr[2]).removeprefix("Skipped: ")
         outcome = {"passed": report.outcome, "skipped": "skipped"}.get(report.outcome, "failed")
