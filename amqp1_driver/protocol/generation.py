@@ -30,7 +30,7 @@ from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.cbs import Claims, TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.engine import Engine
-from amqp1_driver.protocol.links import Links, Sessions
+from amqp1_driver.protocol.links import Links
 from amqp1_driver.protocol.operation import Kind, Operation, Request
 from amqp1_driver.protocol.prepare import Preparer, entities, nothing_there
 from amqp1_driver.protocol.provision import Provisioner
@@ -39,6 +39,7 @@ from amqp1_driver.protocol.provision_qpid import QpidProvisioner
 from amqp1_driver.protocol.provision_rabbitmq import RabbitmqProvisioner
 from amqp1_driver.protocol.reply import Replies
 from amqp1_driver.protocol.sessionlock import Clocks, SessionLock
+from amqp1_driver.protocol.sessions import Sessions
 from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
