@@ -41,6 +41,10 @@ from amqp1_driver.protocol.subscription import Subscription
 LOG = logging.getLogger(__name__)
 
 
+#: pauses before the queue of a message that came back is declared again, seconds
+REDECLARE_AFTER = (0.0, 0.1, 0.5)
+
+
 class Gate:
     """Operations that wait until the nodes of their destination are declared."""
 
@@ -81,6 +85,8 @@ class Links:
         #: subscriptions whose nodes are being declared, or will be at a time
         self._coming: dict[Subscription, Cancellable | None] = {}
         self._retries: dict[Subscription, Retry] = {}
+        #: messages that came back, and will be sent again in a moment
+        self._paused: dict[int, tuple[Operation, Cancellable]] = {}
         self._alive = True
         self._names = 0
 
@@ -199,18 +205,33 @@ class Links:
     def _returned(self, op: Operation) -> bool:
         """Nobody took it: its queue may have been deleted since it was declared.
 
-        Declared anew, it is sent once more, where the bus says for sure that it is in no queue.
+        Declared anew, it is sent again, where the bus says for sure that it is in no queue. If it
+        comes back once more, a pause is made: a queue that is just being deleted can still be
+        declared, for nothing.
         """
         node = self._forget(op)
         if (node is None or not node.declare or not self.context.profile.redeclare
-                or not isinstance(op, Request) or op.redeclared):
+                or not isinstance(op, Request) or op.redeclared == len(REDECLARE_AFTER)):
             return False
         LOG.info("Message %s to %s on %s was not routed: its queue is declared again",
                  op.message_id, op.address, self.context.host)
-        op.redeclared = True
+        pause = REDECLARE_AFTER[op.redeclared]
+        op.redeclared += 1
         op.stage = Stage.QUEUED
-        self.send(op)
+        op.owner = self
+        self._paused[id(op)] = op, self._scheduler.call_later(pause, lambda: self._go_on(op))
         return True
+
+    def _go_on(self, op: Operation) -> None:
+        del self._paused[id(op)]
+        if not op.finished:
+            self.send(op)
+
+    def cancel(self, op: Operation) -> None:
+        """Nobody waits any more for one that pauses."""
+        _, timer = self._paused.pop(id(op), (None, None))
+        if timer is not None:
+            timer.cancel()
 
     def _forget(self, op: Operation) -> Node | None:
         """Have the node of a message declared before the next one; returns it."""
@@ -362,6 +383,10 @@ class Links:
         for gate in self._gates.values():
             waiting.extend(gate.waiting.values())
         self._gates.clear()
+        for op, timer in self._paused.values():
+            timer.cancel()
+            waiting.append(op)
+        self._paused.clear()
         return waiting
 
     def lost(self, cause: BaseException) -> list[Operation]:

@@ -156,7 +156,7 @@ class Request(Operation):
         #: the sender wants to know at once when nobody is there to take it
         self.mandatory = mandatory
         #: sent again because its queue had gone
-        self.redeclared = False
+        self.redeclared = 0
         #: when the server last said that it is still at work, seconds of the loop's clock
         self.heartbeat: float | None = None
         #: called with the message-id when the call ends; removes the correlation

@@ -273,16 +273,51 @@ def test_a_message_that_comes_back_has_its_node_declared_again_and_is_sent_again
     world, broker = bus
     world.peer.override().expect_transfer(address=QUEUE).release()
     op = world.cast()
+    world.advance(0)
     assert (op.future.done, op.future.error, op.attempts) == (True, None, 2)
     assert broker.paths == [QUEUE, QUEUE]
     assert messages(world) == [(QUEUE, "body"), (QUEUE, "body")]
 
 
-def test_but_only_once(bus):
+def test_and_again_after_a_pause_for_a_queue_is_not_deleted_in_no_time(bus):
     world, broker = bus
     world.peer.override(2).expect_transfer(address=QUEUE).release()
-    assert isinstance(world.cast().future.error, exceptions.DeliveryReleased)
-    assert broker.paths == [QUEUE, QUEUE]
+    op = world.cast()
+    world.advance(0)
+    assert (op.future.done, op.attempts) == (False, 2)
+    world.advance(0.2)
+    assert (op.future.done, op.future.error, op.attempts) == (True, None, 3)
+    assert broker.paths == [QUEUE, QUEUE, QUEUE]
+
+
+def test_but_not_for_ever(bus):
+    world, broker = bus
+    world.peer.override(4).expect_transfer(address=QUEUE).release()
+    op = world.cast()
+    world.advance(1)
+    assert isinstance(op.future.error, exceptions.DeliveryReleased)
+    assert op.attempts == 4
+    assert broker.paths == [QUEUE] * 4
+
+
+def test_a_message_in_such_a_pause_may_be_given_up(bus):
+    world, broker = bus
+    world.peer.override(2).expect_transfer(address=QUEUE).release()
+    op = world.cast()
+    world.advance(0)
+    world.connection.cancel(op)
+    world.advance(1)
+    assert (op.attempts, broker.paths) == (2, [QUEUE, QUEUE])
+
+
+def test_a_message_in_such_a_pause_outlives_the_connection(bus):
+    world, _ = bus
+    world.peer.override(2).expect_transfer(address=QUEUE).release()
+    op = world.cast()
+    world.advance(0)
+    world.drop()
+    world.advance(5)
+    assert (op.future.done, op.future.error, op.attempts) == (True, None, 3)
 
 
 def test_what_declares_nothing_is_not_sent_again(bus):
