@@ -142,12 +142,14 @@ class Sender(Link):
             return
         if link is None or not self.attached:
             return
+        sent = False
         while pending and link.may_send:
             _, op = pending.popitem(last=False)
             if not op.finished:
+                sent = True
                 self._transmit(link, op)
         if self.blocked_since is not None and not pending:
-            self._unblock()
+            self._nothing_waits(sent)
 
     def link_outcome(self, key: Any, disposition: Disposition) -> None:
         op = self.unsettled.pop(key, None)
@@ -302,6 +304,13 @@ class Sender(Link):
         else:
             self._awaited = "credit"
 
+    def _nothing_waits(self, sent: bool = False) -> None:
+        """Because messages have gone, or could go; or because all who waited have given up."""
+        if sent or (self.link is not None and self.link.may_send):
+            self._unblock()
+        else:
+            self.blocked_since = None
+
     def _unblock(self) -> None:
         since, self.blocked_since = self.blocked_since, None
         if since is not None and self._warned_at > since:
@@ -313,10 +322,7 @@ class Sender(Link):
         """Coarse timer: warn of missing credit, end what nobody waits for."""
         self.last_used = now
         if self.blocked_since is not None and not self.pending:
-            if self.link is not None and self.link.may_send:
-                self._unblock()
-            else:
-                self.blocked_since = None  # all who waited have given up
+            self._nothing_waits()
         if self.blocked_since is not None and now - self._warned_at >= warn_after:
             self._warned_at = now
             LOG.warning("%d message(s) to %s on %s blocked since %.1f s: %s",

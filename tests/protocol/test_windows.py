@@ -246,6 +246,18 @@ def test_it_is_told_repeated_and_its_end_too(alarmed, caplog):
         f"Sending to any address on host0:5672 goes on: blocked for 22.0 s ({why})")
 
 
+def test_that_all_have_given_up_is_not_told_as_going_on(alarmed, caplog):
+    """Links that are held are looked at with every batch."""
+    caplog.set_level(logging.INFO)
+    op = alarmed.cast(server="s", timeout=60)
+    alarmed.advance(11)
+    assert "blocked since" in caplog.text
+    alarmed.connection.cancel(op)
+    alarmed.run()
+    alarmed.advance(5)
+    assert "goes on" not in caplog.text
+
+
 def test_an_alarm_makes_no_links_of_their_own(alarmed):
     before = len(alarmed.attaches())
     for number in range(5):
