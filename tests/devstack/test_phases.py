@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,8 +101,6 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
 @pytest.mark.timeout(_INSTALLING)
 def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
         tmp_path: Path, clean: list[Devstack]) -> None:
-    if shutil.which("java") is None or shutil.which("mvn") is None:
-        pytest.skip("java and mvn are not there")
     rpc, notify = lasting_port(), lasting_port()
     devstack = Devstack(tmp_path, AMQP1_RPC_SERVICE="artemis", AMQP1_RPC_PORT=rpc,
                         AMQP1_NOTIFY_SERVICE="broker-j", AMQP1_NOTIFY_PORT=notify)
