@@ -19,6 +19,7 @@ link, and not lost.  Lives on the I/O thread.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +47,7 @@ class Usage(NamedTuple):
     readers: int
 
 
-class LeavingProvisioner(Provisioner):
+class LeavingProvisioner(Provisioner, ABC):
     """See the module, and :class:`Provisioner`."""
 
     def __init__(self, *args: Any) -> None:
@@ -88,19 +89,21 @@ class LeavingProvisioner(Provisioner):
 
     # -- how this bus is asked ---------------------------------------------------
 
+    @abstractmethod
     def _inquiry(self, queue: Queue, message_id: str) -> bytes:
         """The request for a queue's usage."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _removal(self, queue: Queue, message_id: str) -> bytes:
         """The request for a queue's end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _usage(self, response: codec.Message) -> Usage | None:
-        raise NotImplementedError
+        """What the answer to an inquiry says; None if nothing."""
 
+    @abstractmethod
     def _removed(self, response: codec.Message) -> bool:
-        raise NotImplementedError
+        """Whether the answer to a removal says that it is done."""
 
     # -- inner -------------------------------------------------------------------
 
