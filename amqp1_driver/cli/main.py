@@ -23,7 +23,7 @@ from typing import Any
 
 #: Subcommands, each a module of this package with ``add_parser(subparsers)`` and ``run(args)``;
 #: what is a dash in the command is an underscore in the name of its module.
-COMMANDS = ("bus", "demo", "bench", "bench-scale", "bench-flow", "entities")
+COMMANDS = ("bus", "demo", "bench", "bench-scale", "bench-flow", "entities", "pipeline")
 
 
 def _name(command: str) -> str:
