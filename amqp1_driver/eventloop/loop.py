@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from amqp1_driver.eventloop.errors import LoopClosed
-from amqp1_driver.eventloop.mailbox import Mailbox
+from amqp1_driver.eventloop.mailbox import Mailbox, abort
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.watch import Callback, Watch
 
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 # Operations that run between two looks at the sockets.
 _BATCH = 256
 # How long the answers of those who were woken are waited for, seconds.
-NAP = 0.001
+NAP = 0.004
 
 class Resource(Protocol):
     """Something with descriptors that belongs to a loop, such as a transport."""
@@ -66,6 +66,7 @@ class EventLoop:
         self._baton = threading.Lock()
         self._baton.acquire()
         self._may_stand_in = False
+        self._main: int | None = None
         self._failure: BaseException | None = None
         self._napping = False
         self._timers = TimerQueue()
@@ -100,6 +101,7 @@ class EventLoop:
         try:
             self._watch = Watch()
             self._may_stand_in = self._watch.shared
+            self._main = threading.main_thread().ident
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
         except BaseException as exc:
@@ -164,10 +166,13 @@ class EventLoop:
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
-        if self._ident == threading.get_ident():
+        ident = threading.get_ident()
+        if self._ident == ident:
             self._mailbox.post(fn, op)  # only this thread could make room
-        elif alone and self._can_stand_in() and self._baton.acquire(False):
-            self._stand_in(fn, op)
+        # Handlers of signals run on the main thread, and may raise anywhere.
+        elif (alone and self._may_stand_in and ident != self._main
+                and self._baton.acquire(False)):
+            self._stand_in(ident, fn, op)
         else:
             self._mailbox.put(fn, op, timeout)
 
@@ -301,15 +306,13 @@ class EventLoop:
         self._open_gates()
 
     def _run_once(self) -> None:
-        watch = self._watch
-        assert watch is not None
-        events = self._wait(watch)
+        events = self._wait()
         if self._abandoned:
             return  # a green thread goes on in the child of a fork
         if self._failure is not None:
             raise self._failure
         if events:
-            watch.dispatch(events)
+            self._watched.dispatch(events)
         # no sooner than that, and timers set since then are for the next turn
         if (now := time.monotonic()) >= self._due:
             self._timers.run_due(now)
@@ -328,12 +331,17 @@ class EventLoop:
         self._open_gates()
         return True
 
-    def _wait(self, watch: Watch) -> list[tuple[int, int]]:
+    def _wait(self) -> list[tuple[int, int]]:
         """Until there is something to do; meanwhile another thread may stand in for this."""
+        watch, mailbox = self._watched, self._mailbox
         patience = self._patience()
-        if patience == 0:
-            self._mailbox.wake_up()
+        mailbox.napping = self._linger
+        mailbox.sleeping = True
+        # The order matters: who posts now sees that the loop sleeps.
+        if mailbox.entries or patience == 0:
+            mailbox.sleeping = False
             return watch.wait(0)
+        self._napping, self._linger = self._linger, False
         ident, self._ident = self._ident, None
         changes = watch.changes
         self._baton.release()
@@ -342,36 +350,55 @@ class EventLoop:
         finally:
             self._baton.acquire()
             self._ident = ident
-            self._mailbox.wake_up()
+            mailbox.sleeping = False
         return events if changes == watch.changes else watch.look_again()
 
-    def _can_stand_in(self) -> bool:
-        # Handlers of signals run on the main thread, and may raise anywhere.
-        return self._may_stand_in and threading.get_ident() != threading.main_thread().ident
+    def _patience(self) -> float | None:
+        """How long the poller may wait for want of work: None for ever."""
+        heap = self._timers.heap
+        self._due = due = heap[0].when if heap else math.inf
+        if due == math.inf:
+            return NAP if self._linger else None
+        patience = max(0.0, due - time.monotonic())
+        return min(patience, NAP) if self._linger else patience
 
-    def _stand_in(self, fn: Callable[[Any], object], op: Any) -> None:
+    def _stand_in(self, ident: int, fn: Callable[[Any], object], op: Any) -> None:
         """One batch in place of the loop thread, which sleeps; by who holds the baton.
 
         What raises ends the loop, as it does there. Work that is left, or a timer that is due
         sooner than the loop would wake, is left to the loop.
         """
-        self._ident = threading.get_ident()
+        self._ident = ident
+        mailbox = self._mailbox
         asleep = False
         try:
-            self._mailbox.wake_up()
-            self._mailbox.post(fn, op)
-            self._mailbox.drain(_BATCH)
+            mailbox.sleeping = False
+            if mailbox.entries:
+                mailbox.post(fn, op)
+                mailbox.drain(_BATCH)
+            else:
+                self._call(fn, op)
             self._end_batch()
-            due = self._timers.next_deadline()
-            asleep = self._mailbox.fall_asleep(self._napping) and not (
-                self._linger or self._stopping or (due is not None and due < self._due))
+            heap = self._timers.heap
+            mailbox.napping = self._napping
+            mailbox.sleeping = True
+            asleep = not (mailbox.entries or self._linger or self._stopping
+                          or (heap and heap[0].when < self._due))
         except BaseException as exc:
             self._failure = exc
         finally:
+            mailbox.sleeping = asleep
             self._ident = None
             self._baton.release()
         if not asleep:
             self._wake()
+
+    def _call(self, fn: Callable[[Any], object], op: Any) -> None:
+        try:
+            fn(op)
+        except BaseException as exc:
+            abort(op, LoopClosed("the event loop died of this operation", exc))
+            raise
 
     def _run_later(self) -> None:
         later, self._later = self._later, []
@@ -382,20 +409,6 @@ class EventLoop:
         gates, self._gates = self._gates, []
         for gate in gates:
             gate.release()
-
-    def _patience(self) -> float | None:
-        """How long the poller may wait: 0 when there is work, None for ever."""
-        due = self._timers.next_deadline()
-        self._due = math.inf if due is None else due
-        linger = self._linger
-        if not self._mailbox.fall_asleep(linger):
-            return 0
-        self._napping = linger
-        self._linger = False
-        if due is None:
-            return NAP if linger else None
-        patience = max(0.0, due - time.monotonic())
-        return min(patience, NAP) if linger else patience
 
     def _finish(self, cause: BaseException | None) -> None:
         """The end, orderly (cause None) or not: fail what waits, then free what is held."""

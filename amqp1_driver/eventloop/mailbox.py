@@ -41,8 +41,10 @@ class Mailbox:
         #: what waits to be run
         self.entries: deque[Entry] = deque()
         self._waiters: deque[Any] = deque()  # locks, released one by one as room appears
-        self._sleeping = False
-        self._napping = False
+        #: set by the loop: it is about to wait, and then has looked for work once more
+        self.sleeping = False
+        #: set by the loop: it waits for a moment only, and then looks for work by itself
+        self.napping = False
         self._closed: tuple[str, BaseException | None] | None = None
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class Mailbox:
         self.entries.append((fn, op))
         if self.closed():
             self._abort_leftovers()  # closed between the check and the append
-        elif self._sleeping:
+        elif self.sleeping:
             self._wake()
 
     def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
@@ -75,7 +77,7 @@ class Mailbox:
         self.entries.append((fn, op))
         if self.closed():
             self._abort_leftovers()
-        elif self._sleeping and not self._napping:
+        elif self.sleeping and not self.napping:
             self._wake()
 
     def put(self, fn: Callable[[Any], object], op: Any, timeout: float | None) -> None:
@@ -138,27 +140,11 @@ class Mailbox:
             try:
                 fn(op)
             except BaseException as exc:
-                _abort(op, LoopClosed("the event loop died of this operation", exc))
+                abort(op, LoopClosed("the event loop died of this operation", exc))
                 raise
         if self._waiters:
             self._grant()
         return count
-
-    def fall_asleep(self, nap: bool = False) -> bool:
-        """Announce that the loop is about to wait; False if there is work to do first.
-
-        :param nap: it will wait for a moment only, and then look for work by itself
-        """
-        self._napping = nap
-        self._sleeping = True
-        if self.entries:
-            self._sleeping = False
-            return False
-        return True
-
-    def wake_up(self) -> None:
-        """The loop waits no more: posters need not wake it."""
-        self._sleeping = False
 
     def close(self, message: str, cause: BaseException | None = None) -> None:
         """Accept nothing more and abort what is left.
@@ -167,7 +153,7 @@ class Mailbox:
         """
         if self._closed is None:
             self._closed = (message, cause)
-        self._sleeping = False
+        self.sleeping = False
         self._abort_leftovers()
         while self._waiters:
             self._waiters.popleft().release()
@@ -184,7 +170,7 @@ class Mailbox:
             except IndexError:
                 return  # another thread was faster
             if self._closed is not None:  # a new exception each: threads share no traceback
-                _abort(op, LoopClosed(*self._closed))
+                abort(op, LoopClosed(*self._closed))
 
 
 def _acquire(gate: Any, deadline: float | None) -> bool:
@@ -196,11 +182,12 @@ def _acquire(gate: Any, deadline: float | None) -> bool:
     return bool(gate.acquire(True, min(remaining, threading.TIMEOUT_MAX)))
 
 
-def _abort(op: Any, error: LoopClosed) -> None:
-    abort = getattr(op, "abort", None)
-    if abort is None:
+def abort(op: Any, error: LoopClosed) -> None:
+    """Tell an operation that it will never run, or has failed to."""
+    tell = getattr(op, "abort", None)
+    if tell is None:
         return
     try:
-        abort(error)
+        tell(error)
     except Exception:
         LOG.exception("aborting %r failed", op)

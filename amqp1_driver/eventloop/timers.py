@@ -59,35 +59,26 @@ class TimerQueue:
     """
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []
+        #: the earliest first; may be one that was cancelled
+        self.heap: list[Timer] = []
         self._seq = 0
         self._dead = 0
 
     def __len__(self) -> int:
         """How many timers are pending."""
-        return len(self._heap) - self._dead
+        return len(self.heap) - self._dead
 
     @property
     def heap_size(self) -> int:
         """How many entries are held, cancelled ones included."""
-        return len(self._heap)
+        return len(self.heap)
 
     def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
         """Have run_due() call ``fn()`` once its time is ``when`` (seconds) or later."""
         self._seq += 1
         timer = Timer(self, when, self._seq, fn)
-        heapq.heappush(self._heap, timer)
+        heapq.heappush(self.heap, timer)
         return timer
-
-    def next_deadline(self) -> float | None:
-        """When the earliest pending timer is due, None without one."""
-        heap = self._heap
-        while heap:
-            if heap[0]._fn is not None:
-                return heap[0].when
-            heapq.heappop(heap)
-            self._dead -= 1
-        return None
 
     def run_due(self, now: float) -> int:
         """Call what is due at ``now``, earliest first; the number of calls.
@@ -95,8 +86,8 @@ class TimerQueue:
         Timers that these calls set are left for the next time, however short they are.
         """
         due: list[Timer] = []
-        while self._heap and self._heap[0].when <= now:
-            timer = heapq.heappop(self._heap)
+        while self.heap and self.heap[0].when <= now:
+            timer = heapq.heappop(self.heap)
             if timer.active:
                 timer._queue = None  # no longer in the heap
                 due.append(timer)
@@ -112,7 +103,7 @@ class TimerQueue:
 
     def _cancelled(self) -> None:
         self._dead += 1
-        if self._dead > _SWEEP_MIN and self._dead * 2 > len(self._heap):
-            self._heap = [timer for timer in self._heap if timer.active]
-            heapq.heapify(self._heap)
+        if self._dead > _SWEEP_MIN and self._dead * 2 > len(self.heap):
+            self.heap = [timer for timer in self.heap if timer.active]
+            heapq.heapify(self.heap)
             self._dead = 0

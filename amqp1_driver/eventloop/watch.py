@@ -44,6 +44,8 @@ class Watch:
             self._waker.close()
             raise
         self._read_wakeups = self._poller.add_waker(self._waker.fileno())
+        #: What has happened, after up to so many seconds (None: any time).
+        self.wait: Callable[[float | None], list[tuple[int, int]]] = self._poller.poll
         #: whether it may be changed by another thread while one waits in it
         self.shared = isinstance(self._poller, EpollPoller)
         #: counts what was registered and unregistered
@@ -52,10 +54,6 @@ class Watch:
     def wake(self) -> None:
         """Have wait() return."""
         self._waker.wake()
-
-    def wait(self, patience: float | None) -> list[tuple[int, int]]:
-        """What has happened, after up to ``patience`` seconds (None: any time)."""
-        return self._poller.poll(patience)
 
     def look_again(self) -> list[tuple[int, int]]:
         """The watched have changed during wait(): a number in its answer may belong to another
@@ -90,18 +88,25 @@ class Watch:
 
     def dispatch(self, events: list[tuple[int, int]]) -> None:
         """Call what is to be called for the answer of wait()."""
+        if len(events) == 1:
+            fd, mask = events[0]
+            self._tell(self._registrations.get(fd), mask)
+            return
         # All lookups come before the first callback: a descriptor number that is closed and
         # opened again meanwhile must not get the events of its predecessor.
         registrations = self._registrations
         ready = [(registrations.get(fd), mask) for fd, mask in events]
         for registration, mask in ready:
-            if registration is None:
-                self._waker.clear(self._read_wakeups)
-                continue
-            if mask & READ and registration.active:
-                registration.on_readable()
-            if mask & WRITE and registration.active and registration.mask & WRITE:
-                registration.on_writable()
+            self._tell(registration, mask)
+
+    def _tell(self, registration: _Registration | None, mask: int) -> None:
+        if registration is None:
+            self._waker.clear(self._read_wakeups)
+            return
+        if mask & READ and registration.active:
+            registration.on_readable()
+        if mask & WRITE and registration.active and registration.mask & WRITE:
+            registration.on_writable()
 
     def close(self) -> None:
         """Give the descriptors back."""
