@@ -23,7 +23,7 @@ import random
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp1_driver import codec, exceptions
@@ -37,7 +37,15 @@ from amqp1_driver.policy.retry import Retry
 from amqp1_driver.port import LoopPort
 from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.context import BusContext
-from amqp1_driver.protocol.operation import Kind, Operation, Reply, Request, Stage
+from amqp1_driver.protocol.operation import (
+    Completion,
+    Kind,
+    Operation,
+    Parcel,
+    Reply,
+    Request,
+    Stage,
+)
 from amqp1_driver.protocol.receiver import Delivery, Sink
 from amqp1_driver.protocol.subscription import Subscription
 
@@ -164,6 +172,36 @@ class Client:
         finally:
             under_way.discard(op)
         return reply
+
+    def submit(self, destination: Destination, message_id: str, body: bytes,
+               future: Completion, *, timeout: float, retry: int | None = None,
+               content_type: str | None = None,
+               properties: dict[str, Any] | None = None) -> Parcel:
+        """Hand over a message that is ready, and go on without waiting for its outcome.
+
+        Whoever hands over many has to bound how many are under way, and to give up by
+        :meth:`give_up` those whose time has passed.
+
+        :param future: told, once, on the I/O thread, that the bus has taken it, or why not
+        :param timeout: seconds
+        :raises Closed: the transport is closed
+        :raises DeadlineExpired: the I/O thread has too much to do
+        :raises TypeError, ValueError: a property has no AMQP type
+        """
+        now = time.monotonic()
+        op = Parcel(destination, message_id, body, Deadline(now + timeout), self._retry(retry),
+                    future, content_type=content_type, properties=properties)
+        context = self._context
+        if context is not None:
+            op.bind(context, now)
+        self._put(self._connection.send, op, timeout, False)
+        return op
+
+    def give_up(self, op: Operation) -> None:
+        """Nobody waits for it any more: it fails, unless it is done."""
+        if not self._post(self._connection.cancel, op):
+            op.fail(exceptions.Closed("the transport is closed", host=self._hosts,
+                                      message_id=op.message_id))
 
     def _retry(self, retry: int | None) -> Retry:
         """The same for every message: values don't change."""
@@ -299,11 +337,14 @@ class Client:
     # -- receiving ---------------------------------------------------------------
 
     def subscribe(self, destinations: tuple[Destination, ...], pool: str | None, credit: int,
-                  batched: bool, sink: Sink, timeout: float) -> Subscription:
+                  batched: bool, sink: Sink, timeout: float,
+                  room: int | None = None) -> Subscription:
         """Subscribe, and wait until the bus has confirmed, or for ``timeout`` seconds.
 
         A bus that is away is no error: the subscription comes up when it does.
 
+        :param room: messages that the reader can take, if it is bounded as a whole; then all are
+            settled by :meth:`settle_all`
         :raises UnsupportedFeature: the bus can't do that
         :raises Closed: the transport is closed
         """
@@ -319,6 +360,7 @@ class Client:
         subscription = Subscription(
             destinations, pool, f"{self._prefix}-{next(self._ids):x}", credit, batched,
             sink, lambda: ready.set_result(None), failed)
+        subscription.room = room
         if slot is not None:
             self._slots[subscription] = slot
         sink.use(self._loop.later)
@@ -380,6 +422,13 @@ class Client:
         except (TimeoutError, LoopClosed):
             LOG.warning("No answer about a subscription within %.1f s", timeout)
             return False
+
+    def settle_all(self, subscription: Subscription, deliveries: Sequence[Delivery],
+                   room: int) -> None:
+        """Accept many by one hand-over to the I/O thread; see :meth:`Subscription.settle_all`.
+        Never raises."""
+        connection = self._connection
+        self._post(lambda _: connection.settle_all(subscription, deliveries, room), None)
 
     def settle(self, delivery: Delivery, idly: bool = False) -> None:
         """Settle with ``delivery.outcome``.  Never raises.

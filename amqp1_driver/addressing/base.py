@@ -25,10 +25,15 @@ from amqp1_driver.options import Settings
 
 
 class Service(enum.Enum):
-    """What a message is part of; the same topic may serve both without mixing them up."""
+    """What a message is part of; the same topic may serve both without mixing them up.
+
+    NODE: no part of oslo.messaging. The topic is the address of a node (AMQP 1.0 section 2.1),
+    which is used as it stands, whatever the bus; nothing is declared for it.
+    """
 
     RPC = "rpc"
     NOTIFY = "notify"
+    NODE = "node"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,8 +45,8 @@ class Destination:
     :param server: one server of the topic; None for any one of them.
     :param fanout: all servers of the topic; then there is no single server.
 
-    Normalised, so that destinations that mean the same are equal: notifications know neither
-    server nor fanout.
+    Normalised, so that destinations that mean the same are equal: notifications and nodes know
+    neither server nor fanout.
     """
 
     service: Service
@@ -57,7 +62,7 @@ class Destination:
 
     def __post_init__(self) -> None:
         fanout = bool(self.fanout) and self.service is Service.RPC
-        server = None if fanout or self.service is Service.NOTIFY else self.server
+        server = None if fanout or self.service is not Service.RPC else self.server
         object.__setattr__(self, "fanout", fanout)
         object.__setattr__(self, "server", server or None)
         exchange = self.exchange or None

@@ -310,6 +310,11 @@ def reply_target(profile: BusProfile, address: str) -> Node:
     return Node(entity, (Entity("queue", entity, sessions=session is not None),))
 
 
+def raw_node(profile: BusProfile, address: str) -> Node:
+    """A node by its own address: that is not touched, and the node has to be there."""
+    return Node(address, (Entity("queue", address),) if profile.claims else ())
+
+
 def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
     """The addresser for a profile.
 

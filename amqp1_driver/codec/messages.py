@@ -32,6 +32,7 @@ MAX_TTL_MS = 0xFFFFFFFF
 _HEADER = b"\x00\x53\x70"
 _PROPERTIES = b"\x00\x53\x73"
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
+_DATA = b"\x00\x53\x75"
 _AMQP_VALUE = b"\x00\x53\x77"
 _NULL_BODY = _AMQP_VALUE + NULL
 
@@ -180,6 +181,35 @@ def encode_heartbeat(
     """
     properties = _reply_properties(address, correlation_id, False, group)
     return _header(False, ttl_ms) + properties + _NULL_BODY
+
+
+def encode_data(
+    body: bytes,
+    *,
+    message_id: str,
+    to: str,
+    content_type: str | None = None,
+    application_properties: dict[str, Any] | None = None,
+    durable: bool = False,
+) -> Encoded:
+    """A message whose body is bytes, in one data section (3.2.6).
+
+    Raises TypeError or ValueError for properties without an AMQP type. A body of :data:`LARGE`
+    bytes or more comes back as it is, apart from what goes before it.
+    """
+    fields, count = variable(0xA1, message_id.encode()) + NULL + text(to), 3
+    if content_type is not None:
+        # null subject, reply-to and correlation-id before it
+        fields += NULL * 3 + variable(0xA3, content_type.encode("ascii"))
+        count = 7
+    parts = [_header(durable, 0), _PROPERTIES, compound(0xC0, count, fields)]
+    if application_properties:
+        parts += [_APPLICATION_PROPERTIES, encode(application_properties)]
+    size = len(body)
+    parts.append(_DATA + bytes((0xA0, size)) if size < 256 else _pack_body(_DATA, 0xB0, size))
+    if size >= LARGE:
+        return b"".join(parts), body
+    return b"".join((*parts, body))
 
 
 def encode_message(

@@ -97,6 +97,15 @@ class CreditWindow:
         self.unsettled = max(0, self.unsettled - n)
         return self._replenish()
 
+    def on_settled_within(self, n: int, limit: int) -> int:
+        """``n`` deliveries were settled, and the level may rise to ``limit`` from now on.
+
+        limit: messages; 0: nothing more. Credit that was granted is left even if it is more.
+        Returns the credit to grant.
+        """
+        self.limit = limit
+        return self.on_settled(n)
+
     def resize(self, limit: int, arrived: int = 0) -> int:
         """Change the limit. Returns the change of credit: a larger window is filled at once;
         of a smaller one the credit above its level is taken back, which is negative.

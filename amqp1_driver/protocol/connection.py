@@ -18,7 +18,7 @@ a connection went is in doubt and fails.  Sans-I/O; lives on the I/O thread.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from amqp1_driver import exceptions
@@ -203,6 +203,15 @@ class Connection:
             delivery.receiver.settle(delivery)
         except Exception as error:
             LOG.exception("A message from %s could not be settled", delivery.address)
+            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
+
+    def settle_all(self, subscription: Subscription, deliveries: Sequence[Delivery],
+                   room: int) -> None:
+        """See :meth:`Subscription.settle_all`."""
+        try:
+            subscription.settle_all(deliveries, room)
+        except Exception as error:
+            LOG.exception("Messages from %s could not be settled", self.host)
             self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
 
     def close(self, on_closed: Callable[[], object]) -> None:

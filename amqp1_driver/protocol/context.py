@@ -21,7 +21,7 @@ sent.
 from dataclasses import dataclass, field
 
 from amqp1_driver.addressing.base import Addresser, Destination, Node, Service
-from amqp1_driver.addressing.peer import BusProfile, Peer
+from amqp1_driver.addressing.peer import BusProfile, Peer, raw_node
 from amqp1_driver.codec import Template
 from amqp1_driver.options import DURABLE
 
@@ -56,8 +56,20 @@ class BusContext:
         if node is None:
             if len(self._nodes) >= CACHE_LIMIT:
                 self._nodes.clear()
-            node = self._nodes[destination] = self.addresser.target(destination)
+            node = self._nodes[destination] = (
+                raw_node(self.profile, destination.topic)
+                if destination.service is Service.NODE else self.addresser.target(destination))
         return node
+
+    def sources(self, destination: Destination, *, pool: str | None,
+                unique: str) -> tuple[Node, ...]:
+        """Where messages for a destination come from on this bus, see :class:`Addresser`.
+
+        :raises UnsupportedFeature: the bus knows no pools
+        """
+        if destination.service is Service.NODE:
+            return (raw_node(self.profile, destination.topic),)
+        return self.addresser.sources(destination, pool=pool, unique=unique)
 
     def template(self, destination: Destination, wants_reply: bool) -> tuple[str, Template]:
         """Address and encoder of messages for a destination."""
@@ -69,7 +81,7 @@ class BusContext:
             address = self.node(destination).address
             # a call's message is worth nothing once its caller is gone, and a fanout's queues go
             # with their servers
-            kind = "notify" if destination.service is Service.NOTIFY else "rpc-cast"
+            kind = "rpc-cast" if destination.service is Service.RPC else "notify"
             durable = (self.profile.durable and not wants_reply and not destination.fanout
                        and kind in self.durable)
             template = Template(address, self.reply_address if wants_reply else None,

@@ -270,10 +270,9 @@ class Links:
         """Attach the links of a subscription, declaring what they read first."""
         if subscription in self._coming:
             return
-        addresser = self.context.addresser
         try:
             nodes = [node for destination in subscription.destinations
-                     for node in addresser.sources(
+                     for node in self.context.sources(
                          # the bus may still hold what an earlier connection left
                          destination, pool=subscription.pool,
                          unique=f"{subscription.unique}-{self.context.generation}")]
@@ -335,6 +334,7 @@ class Links:
                 or (subscription.batched and not self.context.profile.stores),
                 abandons=self.context.profile.abandons,
                 echoes=self.context.profile.echoes))
+        subscription.share()
         for receiver in subscription.receivers:
             receiver.attach(self._engine)
 

@@ -205,6 +205,31 @@ class Request(Operation):
             self.on_done = None
 
 
+class Parcel(Request):
+    """A body that is ready, with what goes along; not in the words of oslo.messaging.
+
+    :param content_type: of the body, or None
+    :param properties: the application's (3.2.5)
+    """
+
+    __slots__ = ("content_type", "properties")
+
+    def __init__(self, destination: Destination, message_id: str, body: bytes,
+                 deadline: Deadline, retry: Retry, future: Completion, *,
+                 content_type: str | None, properties: dict[str, Any] | None) -> None:
+        super().__init__(Kind.NOTIFY, destination, message_id, body, deadline, retry, future)
+        self.content_type = content_type
+        self.properties = properties
+
+    def bind(self, context: BusContext, now: float) -> None:
+        address = self.address = context.node(self.destination).address
+        self.generation = context.generation
+        self.data = codec.encode_data(
+            self.body, message_id=self.message_id, to=address, content_type=self.content_type,
+            application_properties=self.properties,
+            durable=context.profile.durable and self.kind.value in context.durable)
+
+
 class Reply(Operation):
     """A reply or heartbeat to a caller: nobody waits for it, errors are logged.
 

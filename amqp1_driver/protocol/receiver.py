@@ -17,7 +17,7 @@ thread and comes back through the mailbox to be settled.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from amqp1_driver import exceptions
@@ -209,6 +209,27 @@ class Receiver(Link):
         grant = self.window.on_settled()
         if grant:
             link.grant(grant)
+
+    def settle_all(self, deliveries: Iterable[Delivery]) -> int:
+        """Accept deliveries whose room is given back by :meth:`on_settled`; those of a link
+        that has gone are left out.
+
+        :returns: how many were settled
+        """
+        link, count = self.link, 0
+        if link is not None:
+            for delivery in deliveries:
+                if delivery.link is link:
+                    delivery.link = None
+                    link.settle(delivery.key, Outcome.ACCEPTED)
+                    count += 1
+        return count
+
+    def on_settled(self, n: int, limit: int) -> None:
+        """So many were settled, and the window has another limit, which may be 0."""
+        grant = self.window.on_settled_within(n, limit)
+        if grant and self.link is not None:
+            self.link.grant(grant)
 
     # -- told by the engine --------------------------------------------------
 

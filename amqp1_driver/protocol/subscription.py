@@ -13,13 +13,13 @@
 """What one listener reads, over links that come and go.  Lives on the I/O thread."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Entity, Node
 from amqp1_driver.protocol.prepare import entities, nothing_there
 from amqp1_driver.protocol.questions import Answered
-from amqp1_driver.protocol.receiver import Receiver, Sink
+from amqp1_driver.protocol.receiver import Delivery, Receiver, Sink
 
 LOG = logging.getLogger(__name__)
 
@@ -55,6 +55,9 @@ class Subscription:
         self.limit: int | None = None
         self._missing: tuple[Entity, ...] = ()
         self.paused = False
+        #: messages that the reader may still take, of all links together; None: no such limit
+        self.room: int | None = None
+        self._returned = 0
 
     @property
     def allowed(self) -> int:
@@ -69,7 +72,7 @@ class Subscription:
     def counters(self) -> dict[str, int]:
         """By name, since the subscription was made."""
         return {"stalls": self.stalls,
-                "received": self._received + sum(r.window.received for r in self.receivers),
+                "received": self._handed,
                 "unsettled": sum(r.window.unsettled for r in self.receivers)}
 
     @property
@@ -103,6 +106,51 @@ class Subscription:
             receiver.resize(self.allowed)
         done(True)
 
+    def settle_all(self, deliveries: Sequence[Delivery], room: int) -> None:
+        """Accept deliveries, and ask for no more than there is room for.
+
+        For a reader that is bounded as a whole: the credit of all links and what was handed
+        over and has not come back through here are together never more than ``room``. All
+        that is handed over has to come back, also what can't be settled any more.
+
+        :param room: messages that it could take beside these
+        """
+        settled: dict[Receiver, list[Delivery]] = {}
+        for delivery in deliveries:
+            found = settled.get(delivery.receiver)
+            if found is None:
+                found = settled[delivery.receiver] = []
+            found.append(delivery)
+        self.room = room
+        self._returned += len(deliveries)
+        self.share({receiver: receiver.settle_all(found) for receiver, found in settled.items()})
+
+    def share(self, settled: Mapping[Receiver, int] = {}) -> None:
+        """Divide the room among the links; credit is never taken back for that, since what is
+        under way by then would come all the same.
+
+        :param settled: deliveries that each has settled since the last time
+        """
+        if self.room is None:
+            return
+        levels = {r: r.window.level - settled.get(r, 0) for r in self.receivers}
+        # what links delivered that have gone since: it will want room, too
+        stale = self._handed - self._returned - sum(r.window.unsettled - settled.get(r, 0)
+                                                    for r in self.receivers)
+        spare = max(0, self.room - stale - sum(levels.values()))
+        # the emptiest first: a link with nothing to read must not have the last of it
+        for left, receiver in zip(range(len(levels), 0, -1), sorted(levels, key=levels.__getitem__),
+                                  strict=True):
+            level = levels[receiver]
+            more = min(-(-spare // left), max(0, self.allowed - level))
+            spare -= more
+            receiver.on_settled(settled.get(receiver, 0), level + more)
+
+    @property
+    def _handed(self) -> int:
+        """Messages that were handed over so far."""
+        return self._received + sum(r.window.received for r in self.receivers)
+
     def resemble(self, other: "Subscription") -> bool:
         """The same as to what was asked of another, whose I/O thread has died."""
         if other.paused:
@@ -132,6 +180,7 @@ class Subscription:
     def changed(self, receiver: Receiver, error: exceptions.AmqpError | None) -> None:
         if error is not None:
             self.last_error = error
+            self.share()
         elif all(r.attached for r in self.receivers):
             self.last_error = None
             self._missing = ()

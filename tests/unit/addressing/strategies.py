@@ -32,7 +32,7 @@ def names(alphabet="ab:/%"):
 def destinations(name):
     return st.builds(
         Destination,
-        st.sampled_from(Service),
+        st.sampled_from((Service.RPC, Service.NOTIFY)),
         name,
         name,
         st.none() | name,

@@ -23,7 +23,13 @@ from .strategies import config, notify, rpc
 
 
 def test_services():
-    assert [(s.name, s.value) for s in Service] == [("RPC", "rpc"), ("NOTIFY", "notify")]
+    assert [(s.name, s.value) for s in Service] == [
+        ("RPC", "rpc"), ("NOTIFY", "notify"), ("NODE", "node")]
+
+
+def test_a_node_has_neither_server_nor_fanout():
+    assert Destination(Service.NODE, None, "/queues/q", "s", True) == Destination(
+        Service.NODE, "", "/queues/q")
 
 
 def test_destinations_that_mean_the_same_are_equal():

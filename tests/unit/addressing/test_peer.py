@@ -22,13 +22,15 @@ from hypothesis import strategies as st
 from amqp1_driver.addressing import (
     BusProfile,
     Destination,
+    Entity,
+    Node,
     Peer,
     ReplyKind,
     Service,
     choose,
     make_addresser,
 )
-from amqp1_driver.addressing.peer import DeclareBy, foretold, reply_source, reply_target
+from amqp1_driver.addressing.peer import DeclareBy, foretold, raw_node, reply_source, reply_target
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config
@@ -299,3 +301,12 @@ def test_where_replies_go():
     assert [str(entity) for entity in node.declare] == ["queue openstack--reply (with sessions)"]
     assert [str(e) for e in reply_target(choose(peer(""), "servicebus"), "q").declare] == [
         "queue q"]
+
+
+def test_a_node_by_its_own_address_is_not_touched():
+    assert raw_node(choose(peer("RabbitMQ", "4.3.0")), "/queues/a%2Fb") == Node("/queues/a%2Fb")
+    assert raw_node(choose(peer("skupper-router")), "x/y") == Node("x/y")
+
+
+def test_a_node_on_service_bus_wants_a_token():
+    assert raw_node(foretold("servicebus"), "q") == Node("q", (Entity("queue", "q"),))

@@ -16,7 +16,13 @@ import uuid
 
 import pytest
 
-from amqp1_driver.codec import Template, encode_heartbeat, encode_message, encode_reply
+from amqp1_driver.codec import (
+    Template,
+    encode_data,
+    encode_heartbeat,
+    encode_message,
+    encode_reply,
+)
 
 
 def h(text: str) -> bytes:
@@ -176,3 +182,29 @@ def test_correlation_id_and_content_type_are_the_sixth_and_seventh_property():
     assert encode_message(None, correlation_id="c", content_type="a/b") == h(
         "00 53 73 c0 0e 07 40 40 40 40 40 a1 01 63 a3 03 612f62 00 53 77 40"
     )
+
+
+def test_data_with_an_id_and_an_address_only():
+    assert encode_data(b"\x00\xff", message_id="i", to="q") == h(
+        "00 53 73 c0 08 03 a1 01 69 40 a1 01 71"
+        "00 53 75 a0 02 00ff"
+    )
+
+
+def test_data_with_all_that_may_go_along():
+    assert encode_data(b"", message_id="i", to="q", content_type="a/b",
+                       application_properties={"k": "v"}, durable=True) == h(
+        "00 53 70 c0 02 01 41"
+        "00 53 73 c0 10 07 a1 01 69 40 a1 01 71 40 40 40 a3 03 612f62"
+        "00 53 74 c1 07 02 a1 01 6b a1 01 76"
+        "00 53 75 a0 00"
+    )
+
+
+def test_large_data_is_not_copied():
+    body = b"x" * 65536
+    head, same = encode_data(body, message_id="i", to="q")
+    assert same is body
+    assert head[-8:] == h("00 53 75 b0 00010000")
+    assert encode_data(b"x" * 256, message_id="i", to="q")[13:] == (
+        h("00 53 75 b0 00000100") + b"x" * 256)

@@ -313,3 +313,20 @@ class CreditMachine(RuleBasedStateMachine):
 
 CreditMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestCreditMachine = CreditMachine.TestCase
+
+
+def test_a_window_within_a_room_is_granted_no_more_than_that():
+    window = CreditWindow(10)
+    assert window.on_settled_within(0, 4) == 0  # not attached yet
+    assert window.on_attached() == 4
+    for _ in range(4):
+        window.on_delivery()
+    assert window.on_settled_within(4, 0) == 0
+    assert (window.level, window.limit) == (0, 0)
+    assert window.on_settled_within(0, 1) == 1
+
+
+def test_credit_is_left_where_the_room_shrinks():
+    window = attached(10)
+    assert window.on_settled_within(0, 3) == 0
+    assert (window.credit, window.limit) == (10, 3)
