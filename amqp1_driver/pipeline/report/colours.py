@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Colours of plots, for light and for dark.
+
+Those of series can be told apart with each of the common forms of colour blindness, which a test
+simulates, and lines differ in dashes and markers as well. Plots are drawn with stand-ins, which
+become CSS variables, so that one drawing serves light, dark and paper.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: CSS variable -> (light and paper, dark)
+THEME: dict[str, tuple[str, str]] = {
+    "page": ("#ffffff", "#15181c"),
+    "panel": ("#f4f6f8", "#1e2329"),
+    "ink": ("#1c2228", "#e4e8ec"),
+    "faint": ("#5a646e", "#a3adb7"),
+    "rule": ("#ccd3da", "#3b444d"),
+    "link": ("#00559b", "#7cc0f5"),
+    "warn": ("#fff3d6", "#3d2f0a"),
+    "s0": ("#0d61f2", "#8ca8d9"),
+    "s1": ("#cc8100", "#f2700d"),
+    "s2": ("#1b9881", "#33997c"),
+    "s3": ("#923399", "#dd33ff"),
+    "s4": ("#793806", "#fff899"),
+    "s5": ("#141414", "#f0f0f0"),
+}
+SERIES = 6
+#: what matplotlib is given for a variable: no drawing has these by chance
+_STAND_INS = {name: f"#0{index:x}fe0{index:x}" for index, name in enumerate(THEME)}
+_PATTERN = re.compile("|".join(_STAND_INS.values()))
+_BY_STAND_IN = {stand_in: name for name, stand_in in _STAND_INS.items()}
+
+
+def stand_in(name: str) -> str:
+    """The colour to draw with for a variable of the theme."""
+    return _STAND_INS[name]
+
+
+def series(index: int) -> str:
+    """The colour to draw series number ``index`` with; they begin again after :data:`SERIES`."""
+    return _STAND_INS[f"s{index % SERIES}"]
+
+
+def themed(svg: str) -> str:
+    """A drawing with variables in place of stand-ins. Its light colours remain where there is no
+    style sheet."""
+
+    def variable(match: re.Match[str]) -> str:
+        name = _BY_STAND_IN[match.group()]
+        return f"var(--{name}, {THEME[name][0]})"
+
+    return _PATTERN.sub(variable, svg)
