@@ -12,6 +12,7 @@
 
 """The Spark data source ``amqp1``."""
 
+from amqp1_driver.pipeline.source.batch import confirm
 from amqp1_driver.pipeline.source.datasource import Amqp1DataSource
 
-__all__ = ["Amqp1DataSource"]
+__all__ = ["Amqp1DataSource", "confirm"]

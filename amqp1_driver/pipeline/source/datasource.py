@@ -14,10 +14,18 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from amqp1_driver.pipeline.source.batch import Amqp1Reader
+from amqp1_driver.pipeline.source.collection import Collecting
+from amqp1_driver.pipeline.source.options import SourceOptions
 from amqp1_driver.pipeline.source.schema import RAW
+from amqp1_driver.pipeline.source.stream import Amqp1StreamReader
+from amqp1_driver.pipeline.spool import Spool
 
 
 class Amqp1DataSource(DataSource):
@@ -31,3 +39,23 @@ class Amqp1DataSource(DataSource):
     def schema(self) -> StructType:
         """See :data:`RAW`."""
         return RAW
+
+    def reader(self, schema: StructType) -> Amqp1Reader:
+        """For ``spark.read``.
+
+        :raises ValueError: an option is wrong or missing
+        """
+        return Amqp1Reader(SourceOptions.parse(self.options), self.collector)
+
+    def streamReader(self, schema: StructType) -> Amqp1StreamReader:
+        """For ``spark.readStream``.
+
+        :raises ValueError: an option is wrong or missing
+        """
+        return Amqp1StreamReader(SourceOptions.parse(self.options), self.collector)
+
+    def collector(self, options: SourceOptions, spool: Spool) -> Collecting:
+        """What fills the spool; called in the process that plans, and there only."""
+        collect: Any = importlib.import_module("amqp1_driver.pipeline.collect")
+        made: Collecting = collect.Collector(options, spool)
+        return made

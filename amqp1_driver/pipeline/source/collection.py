@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A spool and the collector that fills it, as the planning process has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from amqp1_driver.pipeline.source.options import SourceOptions
+from amqp1_driver.pipeline.spool import Spool
+
+#: seconds
+STOP_TIMEOUT = 5.0
+#: seconds between looks whether the links are idle
+LOOK = 0.05
+
+
+class Collecting(Protocol):
+    """What takes messages from the bus, appends them to the spool and acknowledges them."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it has given up; None while it has not."""
+
+    def start(self) -> None:
+        """Begin to connect; does not wait."""
+
+    def stop(self, timeout: float) -> None:
+        """Take no more and disconnect; what was not appended goes back to the bus."""
+
+    def idle(self) -> bool:
+        """Nothing is buffered, and nothing more comes or may come now."""
+
+    def wait_for(self, high: int, timeout: float) -> bool:
+        """Wait until row ``high`` is durable or collecting has failed; returns whether it is."""
+
+
+#: makes a collector that is not started
+Factory = Callable[[SourceOptions, Spool], Collecting]
+
+
+class CollectorFailed(RuntimeError):
+    """The collector has given up; the cause says why."""
+
+
+class Collection:
+    """Opens the spool, which fences out others, and starts to collect.
+
+    :raises SpoolError: the spool cannot be opened
+    """
+
+    def __init__(self, options: SourceOptions, factory: Factory) -> None:
+        self.options = options
+        self.spool = Spool.open(options.spool_dir, options.limits())
+        try:
+            self._collector = factory(options, self.spool)
+            self._collector.start()
+        except BaseException:
+            self.spool.close()
+            raise
+
+    def check(self) -> None:
+        """:raises CollectorFailed: it has"""
+        error = self._collector.error
+        if error is not None:
+            raise CollectorFailed(f"messages can no more be taken from the bus: "
+                                  f"{type(error).__name__}: {error}") from error
+
+    def wait(self, seq: int, timeout: float) -> None:
+        """Wait for a row, at most ``timeout`` seconds.
+
+        :raises CollectorFailed: it has
+        """
+        self._collector.wait_for(seq, timeout)
+        self.check()
+
+    def drain(self) -> int:
+        """Wait until nothing more is at hand, or the spool is full, or drainMaxMs have passed.
+
+        :returns: the last row that is durable then
+        :raises CollectorFailed: it has
+        """
+        deadline = time.monotonic() + self.options.drain_max
+        while True:
+            self.check()
+            high = self.spool.high
+            left = deadline - time.monotonic()
+            if self._collector.idle() or left <= 0:
+                # what became durable before it was idle
+                self.check()
+                return self.spool.high
+            self.wait(high + 1, min(LOOK, left))
+
+    def close(self) -> None:
+        """Stop collecting and close the spool."""
+        try:
+            self._collector.stop(STOP_TIMEOUT)
+        finally:
+            self.spool.close()
