@@ -16,6 +16,7 @@ Lives on the I/O thread.
 """
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -49,11 +50,25 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+def _ignore(_: Any) -> None:
+    """What nobody listens to."""
+
+
+def _nothing() -> None:
+    """Of what is to be sent."""
+
+
 class _Stream:
     """The handler of one transport; deaf once the port has let go of it."""
 
+    #: These are called for every batch, so they are the engine's own once there is one.
+    data_received: Callable[[bytes], None]
+    pending_output: Callable[[], memoryview | bytes | None]
+    output_written: Callable[[int], None]
+
     def __init__(self, port: "LoopPort", host: Host) -> None:
         self._port: LoopPort | None = port
+        self._serve_nobody()
         self.host = host
         self.transport: Transport | WebSocket | None = None
         self._leaving = False
@@ -63,18 +78,15 @@ class _Stream:
             LOG.debug("Transport up: %s", description)
             self._port.connection.transport_up()
 
-    def data_received(self, data: bytes) -> None:
-        if self._port is not None:
-            self._port.connection.data_received(data)
+    def serve(self, engine: Any, data_received: Callable[[bytes], None]) -> None:
+        """There is an engine: it makes the output, and ``data_received`` takes the input."""
+        self.data_received = data_received
+        self.pending_output = engine.output
+        self.output_written = engine.output_written
 
-    def pending_output(self) -> memoryview | bytes | None:
-        engine = self._port.connection.engine if self._port is not None else None
-        return engine.output() if engine is not None else None
-
-    def output_written(self, n: int) -> None:
-        engine = self._port.connection.engine if self._port is not None else None
-        if engine is not None:
-            engine.output_written(n)
+    def _serve_nobody(self) -> None:
+        self.data_received = self.output_written = _ignore
+        self.pending_output = _nothing
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._port is not None and not self._leaving:
@@ -87,6 +99,7 @@ class _Stream:
             # sends what there is to send, which it asks us for
             transport.close()
         self._port = None
+        self._serve_nobody()
 
 
 class LoopPort:
@@ -101,6 +114,7 @@ class LoopPort:
         self.rng = rng
         self.connection: Connection
         self._loop = loop
+        self.linger = loop.linger
         self._settings = settings
         self._container = container
         self.virtual_host = virtual_host
@@ -111,7 +125,7 @@ class LoopPort:
                                       proxy.password) if proxy is not None else None
         self._stream: _Stream | None = None
         self._tick: Timer | None = None
-        self._tick_at = 0.0
+        self._tick_at = math.inf
 
     # -- Scheduler ---------------------------------------------------------------
 
@@ -131,9 +145,6 @@ class LoopPort:
                           self.connection.host)
             self.connection.give_up(
                 exceptions.ConnectionLost(f"internal error: {error!r}", host=self.connection.host))
-
-    def linger(self) -> None:
-        self._loop.linger()
 
     # -- Port --------------------------------------------------------------------
 
@@ -181,11 +192,13 @@ class LoopPort:
     def new_engine(self, host: Host, handler: Any) -> Any:
         properties = engine_properties(self._settings, host, self.virtual_host)
         names = mechanisms(self._settings, host)
+        engine: Any = Engine(self._container, properties, handler)
         if names == ("EXTERNAL",):
             # proton can't be told of TLS that is not its own
-            engine = Engine(self._container, properties, handler)
-            return ExternalSasl(engine, handler)
-        return Engine(self._container, properties, handler)
+            engine = ExternalSasl(engine, handler)
+        if self._stream is not None:
+            self._stream.serve(engine, self.connection.data_received)
+        return engine
 
     def _tls_parameters(self, host: Host) -> TlsParameters:
         s = self._settings
@@ -202,7 +215,7 @@ class LoopPort:
         if connection.engine is None:
             return
         deadline = connection.process()
-        if deadline:
+        if deadline and deadline < self._tick_at:
             self._schedule(deadline)
         stream = self._stream
         if stream is not None and stream.transport is not None:
@@ -210,8 +223,6 @@ class LoopPort:
 
     def _schedule(self, deadline: float) -> None:
         """Have the idle time-out looked after; the timer's own turn does it."""
-        if self._tick is not None and self._tick_at <= deadline:
-            return
         if self._tick is not None:
             self._tick.cancel()
         self._tick_at = deadline
@@ -219,6 +230,7 @@ class LoopPort:
 
     def _ticked(self) -> None:
         self._tick = None
+        self._tick_at = math.inf
 
     def stream_lost(self, error: exceptions.AmqpError) -> None:
         self.connection.transport_lost(error)

@@ -114,8 +114,14 @@ class Future(Generic[T]):
             cancel() then tells whether a result came in meanwhile.
         :raises Cancelled: cancel() was called.
         """
-        if not (self._done or self.wait(timeout)):
-            raise TimeoutError(f"no result within {timeout} s")
+        if not self._done:
+            # as wait(), in line: every call waits here
+            if timeout is None or not 0 < timeout <= threading.TIMEOUT_MAX:
+                done = self.wait(timeout)
+            elif done := self._gate.acquire(True, timeout):
+                self._gate.release()
+            if not (done or self._done):
+                raise TimeoutError(f"no result within {timeout} s")
         if self._error is None:
             return self._value  # type: ignore[return-value]
         try:

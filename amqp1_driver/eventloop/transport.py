@@ -154,10 +154,19 @@ class Transport:
             return
         self._flushing = True
         try:
-            if self._engine is None:
-                self._flush_clear()
-            else:
+            if self._engine is not None:
                 self._flush_tls(self._engine)
+                return
+            while data := self._handler.pending_output():
+                size = len(data)
+                n = self._send(data)
+                del data  # a view: the handler cannot change its buffer as long as it exists
+                if n:
+                    self._handler.output_written(n)
+                if n < size:
+                    self._block()
+                if self._state is not State.OPEN or self._blocked:
+                    return
         finally:
             self._flushing = False
 
@@ -351,19 +360,6 @@ class Transport:
         self.flush()
         if self._socket is not None and not self._blocked:
             self._loop.set_writable(self._fd, False)
-
-    def _flush_clear(self) -> None:
-        while self._state is State.OPEN and not self._blocked:
-            data = self._handler.pending_output()
-            if not data:
-                return
-            size = len(data)
-            n = self._send(data)
-            del data  # a view: the handler cannot change its buffer as long as it exists
-            if n:
-                self._handler.output_written(n)
-            if n < size:
-                self._block()
 
     def _flush_tls(self, engine: TlsEngine) -> None:
         while self._state is State.OPEN and not self._blocked:

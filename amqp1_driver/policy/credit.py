@@ -94,8 +94,11 @@ class CreditWindow:
         """
         if generation is not None and generation != self.generation:
             return 0
-        self.unsettled = max(0, self.unsettled - n)
-        return self._replenish()
+        left = self.unsettled - n
+        self.unsettled = left if left > 0 else 0
+        if (self.credit + self.unsettled) * 2 >= self.limit:
+            return 0  # as _replenish(), in line: it is asked for every message
+        return self._grant()
 
     def on_settled_within(self, n: int, limit: int) -> int:
         """``n`` deliveries were settled, and the level may rise to ``limit`` from now on.

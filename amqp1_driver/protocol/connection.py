@@ -36,7 +36,7 @@ from amqp1_driver.protocol.dialling import Dialling
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
 from amqp1_driver.protocol.link import Cancellable
-from amqp1_driver.protocol.operation import Operation, expired
+from amqp1_driver.protocol.operation import Operation, Stage, expired
 from amqp1_driver.protocol.receiver import Delivery
 from amqp1_driver.protocol.sessionlock import Clocks
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
@@ -47,6 +47,7 @@ from amqp1_driver.protocol.waiting import WaitingRoom
 LOG = logging.getLogger(__name__)
 
 _State, _Event = ConnectionState, ConnectionEvent
+_DONE = Stage.DONE
 
 #: how long a clean close may take, seconds
 CLOSE_TIMEOUT = 2.0
@@ -138,8 +139,9 @@ class Connection:
     def send(self, op: Operation) -> None:
         """Send as soon as possible; the operation is completed or fails, once."""
         try:
-            if self._ready is not None and not op.finished and self.port.now() < op.deadline.at:
-                self._ready.send(op)
+            ready = self._ready
+            if ready is not None and op.stage is not _DONE and self.port.now() < op.deadline.at:
+                ready.send(op)
                 if not self._upkeep.watching:
                     self._upkeep.watch()
             else:
@@ -278,8 +280,9 @@ class Connection:
             return 0.0
         deadline = 0.0
         try:
-            if self._ready is not None and self._ready.replies.unsettled:
-                self._ready.replies.settle()
+            ready = self._ready
+            if ready is not None and ready.replies.unsettled:
+                ready.replies.settle()
             deadline = self.engine.process(self.port.now())
         except Exception as error:
             LOG.exception("Connection to %s is given up after an internal error", self.host)

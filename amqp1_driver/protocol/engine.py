@@ -22,6 +22,9 @@ Sans-I/O; every object lives on the I/O thread.  Handlers are called from
 """
 
 import logging
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import proton
@@ -76,6 +79,7 @@ class DeliveryPath(Protocol):
     def output(self, connection: "EngineConnection") -> memoryview | None: ...
     def output_written(self, connection: "EngineConnection", count: int) -> None: ...
     def credit(self, link: Any) -> int: ...
+    def may_send(self, link: Any) -> bool: ...
     def send(self, link: "EngineSender", data: Encoded, settled: bool) -> Any: ...
     def forget(self, link: "EngineSender", key: Any) -> None: ...
     def settle(self, link: "EngineReceiver", key: int, outcome: Outcome) -> bool: ...
@@ -118,7 +122,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             deadline = super().process(now)
             if self._pn_transport is not None:
                 ticks.ticked(self._pn_transport, now)
-        else:
+        elif ticks.due == math.inf:
             ticks.passed_over(now)
         if self._retired:
             self._bury()
@@ -187,6 +191,10 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         self._connection = EngineConnection(pyngus.Container(container), container, self,
                                             properties)
         self._connection.path = self.path
+        #: Handle what has happened; returns when to be called again (0: no matter).
+        self.process: Callable[[float], float] = self._connection.process
+        #: Bytes from the peer.
+        self.receive: Callable[[Any], None] = partial(self.path.receive, self._connection)
         self._sessions: list[EngineSession] = []
         #: where the peer has sent us when it closed
         self.redirect = Redirect()
@@ -209,22 +217,15 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             for link in links.values():
                 link._told = True
 
-    def receive(self, data: Any) -> None:
-        """Bytes from the peer."""
-        self.path.receive(self._connection, data)
-
     def receive_eof(self) -> None:
         self._connection.close_input()
 
-    def process(self, now: float) -> float:
-        """Handle what has happened; returns when to be called again (0: no matter)."""
-        return self._connection.process(now)  # type: ignore[no-any-return]
-
     def output(self) -> memoryview | None:
         """What is to be sent next; valid until :meth:`output_written`."""
-        if self._connection.echo.staged:
-            return memoryview(self._connection.echo.staged)
-        return self.path.output(self._connection)  # type: ignore[no-any-return]
+        connection = self._connection
+        if connection.echo.staged:
+            return memoryview(connection.echo.staged)
+        return self.path.output(connection)  # type: ignore[no-any-return]
 
     def output_written(self, count: int) -> None:
         if self._connection.echo.staged:
@@ -238,6 +239,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        del self.process, self.receive  # they hold the connection
         connection.links.clear()
         connection.destroy()
         for session in self._sessions:

@@ -89,6 +89,8 @@ class _Link:
         self.unsettled: dict[int, Any] = {}
         self.next_key = 0
         self.receiving = bool(self._pn_link.is_receiver)
+        #: the peer's, once it is known; of a link that sends
+        self.window: OutgoingWindow | None = None
         #: answers in Flow frames that are awaited
         self.asking = 0
         self._told = False
@@ -163,10 +165,15 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
 
         Where only room is missing the owner is told when there may be some again.
         """
-        if self.path.credit(self) <= 0:
-            return False
-        if self.session.outgoing.open:
-            return True
+        return self.path.may_send(self)  # type: ignore[no-any-return]
+
+    def outgoing_window(self) -> OutgoingWindow:
+        """The peer's, kept from now on: it is asked for each message."""
+        window = self.window = self.session.outgoing
+        return window
+
+    def hold(self) -> bool:
+        """Have :meth:`SenderHandler.link_credit` called when there may be room; False."""
         self._connection.held[self] = None
         return False
 
@@ -179,7 +186,9 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
 
         :returns: the key under which the outcome is told
         """
-        self.session.outgoing.give(len(data[1]) if type(data) is tuple else len(data))
+        window = self.window or self.outgoing_window()
+        size = len(data[1]) if type(data) is tuple else len(data)
+        window.given += 1 + size // window.frame
         return self.path.send(self, data, settled)
 
     def forget(self, key: Any) -> None:

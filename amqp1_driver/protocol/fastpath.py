@@ -113,16 +113,20 @@ def pump(connection: Any) -> bool:
 
 
 def _transport(connection: Any) -> int:
-    transport: int | None = connection.transport
-    if transport is None:
-        transport = connection.transport = address(connection._pn_transport._impl)
+    transport: int = address(connection._pn_transport._impl)
+    connection.transport = transport
     return transport
 
 
 def receive(connection: Any, data: Any) -> None:
     """Bytes from the peer, without copying them once more."""
-    transport, source = _transport(connection), _from_buffer(data)
+    transport = connection.transport or _transport(connection)
     offset, end = 0, len(data)
+    if end < _LARGE and type(data) is bytes and _capacity(transport) >= end:
+        if _push(transport, data, end) < 0 or _capacity(transport) < 0:
+            _ = connection.needs_input  # pyngus notes the end of input
+        return
+    source = _from_buffer(data)
     if end < _LARGE:
         push, to, at = _push, transport, address(source)
     else:
@@ -139,7 +143,7 @@ def receive(connection: Any, data: Any) -> None:
 
 def output(connection: Any) -> memoryview | None:
     """What is to be sent next; no more than the socket may take, for it is copied."""
-    transport = _transport(connection)
+    transport = connection.transport or _transport(connection)
     size = _output_pending(transport)
     if size <= 0:
         if size < 0:
@@ -159,7 +163,7 @@ def output(connection: Any) -> memoryview | None:
 
 def output_written(connection: Any, count: int) -> None:
     # whether that was the end, output() finds
-    _output_pop(_transport(connection), count)
+    _output_pop(connection.transport or _transport(connection), count)
 
 
 def link(connection: Any, link: Any) -> None:
@@ -179,6 +183,14 @@ def unlink(connection: Any, link: Any) -> None:
 
 def credit(link: Any) -> int:
     return _credit(link.impl)  # type: ignore[no-any-return]
+
+
+def may_send(link: Any) -> bool:
+    """As :attr:`EngineSender.may_send`; called for every message."""
+    if _credit(link.impl) <= 0:
+        return False
+    window = link.window or link.outgoing_window()
+    return window.has_room() or link.hold()  # type: ignore[no-any-return]
 
 
 def send(link: Any, data: Encoded, settled: bool) -> Any:

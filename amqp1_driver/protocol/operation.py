@@ -187,7 +187,8 @@ class Request(Operation):
             self.complete()
 
     def complete(self, value: Any = None) -> None:
-        self._end()
+        if self.on_done is not None:
+            self._end()
         self.stage = _DONE
         self.owner = None
         if self.future is not None:

@@ -74,6 +74,14 @@ def credit(link: Any) -> int:
     return int(link._pn_link.credit)
 
 
+def may_send(link: Any) -> bool:
+    """As :attr:`EngineSender.may_send`."""
+    if link._pn_link.credit <= 0:
+        return False
+    window = link.window or link.outgoing_window()
+    return window.has_room() or link.hold()  # type: ignore[no-any-return]
+
+
 def send(link: Any, data: Encoded, settled: bool) -> int:
     key = link.next_key = link.next_key + 1
     delivery = link._pn_link.delivery(f"{key:x}")

@@ -119,8 +119,9 @@ class Replies(Link):
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on the reply link at %s", self.window.stalls, self.host)
         self._hand_over(data)
+        if not self.unsettled:
+            self.scheduler.linger()
         self.unsettled.append(key)
-        self.scheduler.linger()
 
     def settle(self) -> None:
         """Accept what has been handed over, one batch later: who made a call often makes
@@ -130,8 +131,9 @@ class Replies(Link):
         link = self.link
         if link is None or not keys:
             return
+        settle, accepted = link.path.settle, Outcome.ACCEPTED
         for key in keys:
-            link.settle(key, Outcome.ACCEPTED)
+            settle(link, key, accepted)
         grant = self.window.on_settled(len(keys))
         if grant:
             link.grant(grant)
@@ -143,15 +145,18 @@ class Replies(Link):
             LOG.error("Undecodable reply on %s at %s dropped: %s", self.address, self.host, error)
             return
         correlation_id: Any = message.correlation_id
-        op = self.waiting.get(correlation_id)
+        if message.body is None:
+            op = self.waiting.get(correlation_id)
+            if op is not None:
+                op.heartbeat = self.scheduler.now()
+            return
+        op = self.waiting.pop(correlation_id, None)
         if op is None:
-            if message.body is not None:
-                LOG.warning("Reply with correlation-id %s on %s at %s dropped: nobody waits for "
-                            "it any more", correlation_id, self.address, self.host)
-        elif message.body is None:
-            op.heartbeat = self.scheduler.now()
-        else:
-            op.complete(message)
+            LOG.warning("Reply with correlation-id %s on %s at %s dropped: nobody waits for "
+                        "it any more", correlation_id, self.address, self.host)
+            return
+        op.on_done = None  # that was it
+        op.complete(message)
 
     # -- inner -----------------------------------------------------------------
 

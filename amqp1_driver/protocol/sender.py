@@ -96,7 +96,7 @@ class Sender(Link):
         op.owner = self
         link = self.link
         if (not self.pending and link is not None and self.machine.state is _ATTACHED
-                and link.may_send):
+                and link.path.may_send(link)):
             self._transmit(link, op)
         else:
             self.pending[id(op)] = op

@@ -65,18 +65,15 @@ class OutgoingWindow:
 
     def __init__(self, session: Any, frame: int) -> None:
         self._impl = address(session._impl)
-        self._frame = frame
-        self._given = 0
+        #: bytes
+        self.frame = frame
+        #: frames that proton was given and has not sent, or not said so
+        self.given = 0
 
-    @property
-    def open(self) -> bool:
+    def has_room(self) -> bool:
         """Whether a message would leave now, at least its first frame."""
         if _remote is None:
             return True
-        if self._given and not _outgoing(self._impl):
-            self._given = 0
-        return bool(_remote(self._impl) > self._given)
-
-    def give(self, size: int) -> None:
-        """A message of so many bytes was given to proton."""
-        self._given += 1 + size // self._frame
+        if self.given and not _outgoing(self._impl):
+            self.given = 0
+        return bool(_remote(self._impl) > self.given)
