@@ -1,0 +1,222 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a row needs of a message (AMQP 1.0 section 3.2), and no more.
+
+Pure. Each message passes here, so the usual encodings are read in line and the rest is skipped,
+or left to the driver's decoder. Sections that are the same from message to message are looked up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from amqp1_driver.codec import decompress
+from amqp1_driver.codec.decoder import MALFORMED, fail, read, read_uint, skip
+from amqp1_driver.exceptions import DecodeError
+
+#: property of a row whose body is a value in AMQP's encoding: there was no text or binary in it
+BODY = "amqp1:body"
+#: annotation of brokers that stamp messages, milliseconds since 1970
+_STAMP = "x-opt-enqueued-time"
+_STAMP_BYTES = _STAMP.encode()
+_HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
+_DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
+_SYMBOLIC = {
+    "amqp:header:list": _HEADER, "amqp:message-annotations:map": _ANNOTATIONS,
+    "amqp:properties:list": _PROPERTIES,
+    "amqp:application-properties:map": _APPLICATION_PROPERTIES,
+    "amqp:data:binary": _DATA, "amqp:amqp-sequence:list": _SEQUENCE, "amqp:amqp-value:*": _VALUE,
+}
+#: positions of properties (3.2.4)
+_ID, _TYPE, _ENCODING, _CREATED = 0, 6, 7, 9
+_WANTED = frozenset((_ID, _TYPE, _ENCODING, _CREATED))
+#: milliseconds from 1970 to the year 10000, and the largest number of a column: what is beyond
+#: these must not keep all other rows out
+_TIMES, _MOST = 253402300800000, 2147483647
+#: headers that are remembered
+_LIMIT = 1000
+
+_counts: dict[bytes, int] = {}
+
+
+class Content(NamedTuple):
+    """The columns of a row that come from the message; see :class:`~..spool.Row`."""
+
+    message_id: str | None
+    body: bytes
+    content_type: str | None
+    properties: dict[str, str] | None
+    delivery_count: int
+    enqueued_us: int | None
+
+
+def decode(data: bytes) -> Content:
+    """Read one message.
+
+    A body that is compressed (content-encoding gzip) is inflated.
+
+    :raises DecodeError: it is malformed
+    """
+    try:
+        return _decode(data)
+    except MALFORMED as error:
+        raise DecodeError(f"malformed AMQP data: {error}", offset=0) from error
+
+
+def _decode(data: bytes) -> Content:
+    message_id = content_type = encoding = created = stamp = properties = None
+    count = at = kind = 0
+    parts: list[bytes] = []
+    size = len(data)
+    while at < size:
+        if data[at] == 0 and data[at + 1] == 0x53:
+            code = data[at + 2]
+            at += 3
+        else:
+            code, at = _section(data, at)
+        if code in (_DATA, _VALUE, _SEQUENCE):
+            body, plain, at = _body(data, at)
+            if parts and (code == _VALUE or code != kind):
+                fail("more than one body", at)
+            parts.append(body)
+            if not plain:
+                if code == _DATA:
+                    fail("data section without binary", at)
+                properties = {**(properties or {}),
+                              BODY: "value" if code == _VALUE else "sequence"}
+            kind = code
+        elif code == _PROPERTIES:
+            (message_id, content_type, encoding, created), at = _properties(data, at)
+        elif code == _HEADER:
+            end = skip(data, at)
+            count = _delivery_count(data[at:end])
+            at = end
+        elif code == _APPLICATION_PROPERTIES:
+            properties, at = _application_properties(data, at)
+        else:
+            end = skip(data, at)
+            if code == _ANNOTATIONS and _STAMP_BYTES in data[at:end]:
+                stamp = _stamp(read(data, at)[0])
+            at = end
+    if at > size:
+        fail("value behind the end of the data", size)
+    content = parts[0] if len(parts) == 1 else b"".join(parts)
+    if encoding == "gzip":
+        content = decompress(content, encoding)
+    enqueued = stamp if stamp is not None else created
+    if enqueued is not None:
+        enqueued = enqueued * 1000 if 0 <= enqueued < _TIMES else None
+    return Content(message_id, content, content_type, properties, count, enqueued)
+
+
+def _section(data: bytes, at: int) -> tuple[Any, int]:
+    if data[at] != 0:
+        fail("no section", at)
+    descriptor, at = read(data, at + 1)
+    return _SYMBOLIC.get(descriptor, descriptor) if isinstance(descriptor, str) else descriptor, at
+
+
+def _body(data: bytes, at: int) -> tuple[bytes, bool, int]:
+    """A body's bytes, whether they are text or binary, and the offset behind it."""
+    code = data[at]
+    if code in (0xB1, 0xB0):
+        start = at + 5
+        end = start + read_uint(data, at + 1)[0]
+    elif code in (0xA1, 0xA0):
+        start = at + 2
+        end = start + data[at + 1]
+    else:
+        end = skip(data, at)
+        return b"" if code == 0x40 else data[at:end], code == 0x40, end
+    if end > len(data):
+        fail("body behind the end of the data", at)
+    return data[start:end], True, end
+
+
+def _delivery_count(header: bytes) -> int:
+    """Of a header section (3.2.1), by its encoding."""
+    count = _counts.get(header)
+    if count is None:
+        values, _ = read(header, 0)
+        if type(values) is not list:
+            fail("header is not a list", 0)
+        count = values[4] if len(values) > 4 and values[4] is not None else 0
+        if type(count) is not int:
+            fail("delivery-count is no number", 0)
+        if len(_counts) >= _LIMIT:
+            _counts.clear()
+        count = _counts[header] = min(count, _MOST)
+    return count
+
+
+def _properties(data: bytes, at: int) -> tuple[list[Any], int]:
+    """Message-id, content-type, content-encoding and creation-time; the offset behind all."""
+    code = data[at]
+    if code == 0xC0:
+        count, end, at = data[at + 2], at + 2 + data[at + 1], at + 3
+    elif code == 0xD0:
+        count, end, at = read_uint(data, at + 5)[0], at + 5 + read_uint(data, at + 1)[0], at + 9
+    elif code == 0x45:
+        return [None] * 4, at + 1
+    else:
+        fail(f"properties are no list but 0x{code:02x}", at)
+    if end > len(data) or count > end - at:
+        fail(f"{count} fields in {end - at} bytes", at)
+    found: list[Any] = [None] * 10
+    for position in range(min(count, 10)):
+        code = data[at]
+        if code == 0x40:
+            at += 1
+        elif position not in _WANTED:
+            at = at + 2 + data[at + 1] if code in (0xA1, 0xA3, 0xA0) else skip(data, at)
+        elif code in (0xA1, 0xA3):
+            start = at + 2
+            at = start + data[at + 1]
+            found[position] = str(data[start:at], "utf-8")
+        else:
+            value, at = read(data, at)
+            found[position] = _text(value) if position != _CREATED else value
+    if at > end:
+        fail("size does not match the fields", end)
+    if found[_CREATED] is not None and not isinstance(found[_CREATED], int):
+        fail("creation-time is no timestamp", at)
+    return [found[_ID], found[_TYPE], found[_ENCODING], found[_CREATED]], end
+
+
+def _application_properties(data: bytes, at: int) -> tuple[dict[str, str] | None, int]:
+    values, at = read(data, at)
+    if values is None:
+        return None, at
+    if type(values) is not dict:
+        fail("application properties are no map", at)
+    return {_text(key): _text(value) for key, value in values.items() if value is not None}, at
+
+
+def _stamp(annotations: Any) -> int | None:
+    stamp = annotations.get(_STAMP) if isinstance(annotations, dict) else None
+    return stamp if isinstance(stamp, int) and not isinstance(stamp, bool) else None
+
+
+def _text(value: Any) -> str:
+    """Any value of a property in words: numbers in digits, a timestamp in milliseconds."""
+    if isinstance(value, str):
+        # a char may be one that has no UTF-8
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    return str(value)
