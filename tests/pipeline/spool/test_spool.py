@@ -25,7 +25,15 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.pipeline.spool import Appended, Full, Row, Spool, SpoolError, SpoolLimits, segments
+from amqp1_driver.pipeline.spool import (
+    Appended,
+    Full,
+    Row,
+    Spool,
+    SpoolError,
+    SpoolLimits,
+    segments,
+)
 from tests.pipeline.spool.rows import TIME, contents, names, numbered, row, rows
 
 LIMITS = SpoolLimits(max_rows=20, max_bytes=1_000_000, segment_rows=5)
@@ -199,7 +207,7 @@ def test_a_full_disc_is_an_error_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SpoolError, match="nothing is acknowledged: .*No space left on device"):
+    with pytest.raises(SpoolError, match=r"nothing is acknowledged: .*No space left on device"):
         spool.append(rows("a"))
     monkeypatch.undo()
 
@@ -212,7 +220,7 @@ def test_a_file_that_cannot_be_written_to_its_end(spool: Spool) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
     try:
-        with pytest.raises(SpoolError, match="nothing is acknowledged: .*File too large"):
+        with pytest.raises(SpoolError, match=r"nothing is acknowledged: .*File too large"):
             spool.append([row("a", b"x" * 20_000)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -230,7 +238,7 @@ def test_after_a_failed_rename_the_spool_is_not_trusted(
         real(handle)
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(SpoolError, match="nothing is acknowledged"):
+    with pytest.raises(SpoolError, match=r"nothing is acknowledged"):
         spool.append(rows("a"))
     monkeypatch.undo()
     with pytest.raises(SpoolError, match="not to be trusted after an error"):

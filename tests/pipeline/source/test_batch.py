@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Batch reads in Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp1_driver.pipeline.source import confirm
+from tests.pipeline.source.fake import FolderSource, publish
+
+
+def test_rows_come_again_until_they_are_confirmed(spark: Any, tmp_path: Path) -> None:
+    spark.dataSource.register(FolderSource)
+    queue, spool = tmp_path / "queue", tmp_path / "spool"
+    publish(queue, "a", "b")
+
+    def read() -> list[tuple[int, str]]:
+        frame = (spark.read.format("folder").option("url", str(queue)).option("topic", "t")
+                 .option("spoolDir", str(spool)).load())
+        return sorted((row.seq, row.message_id) for row in frame.collect())
+
+    assert read() == [(1, "a"), (2, "b")]
+    publish(queue, "c")
+    assert read() == [(1, "a"), (2, "b"), (3, "c")]
+    confirm(spool, 2)
+    assert read() == [(3, "c")]
+    confirm(spool, 3)
+    assert read() == []
+    with pytest.raises(ValueError, match="row 4 cannot be committed"):
+        confirm(spool, 4)

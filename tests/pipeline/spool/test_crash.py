@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Killed before each call that touches the disc: nothing acknowledged is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from amqp1_driver.pipeline.spool import Spool
+from tests.pipeline.spool.crash import LIMITS
+from tests.pipeline.spool.rows import contents, numbered
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.pipeline.spool.crash", str(tmp_path)],
+                          check=True, capture_output=True, text=True, timeout=100)
+    results = json.loads(done.stdout)
+
+    for at, result in enumerate(results, 1):
+        spool = Spool.open(tmp_path / str(at), LIMITS)
+        high, committed = spool.high, spool.committed
+        assert high >= result["acknowledged"], (at, result)
+        # a mark that is on disc may not have been told of any more, and the next one was 6
+        assert committed in {result["committed"], 2, 6}, (at, result)
+        assert committed >= result["committed"], (at, result)
+        assert spool.missing(committed + 1, high) == [], (at, result)
+        assert contents(spool, committed + 1, high) == [
+            (seq, f"m{seq}") for seq in range(committed + 1, high + 1)], (at, result)
+        # the bus delivers all again that was not acknowledged
+        spool.append(spool.fresh(numbered(result["acknowledged"] + 1, 9)))
+        assert contents(spool, committed + 1, 20) == [
+            (seq, f"m{seq}") for seq in range(committed + 1, 10)], (at, result)
+        assert list(spool.folder.glob(".*.tmp")) == []
+        spool.close()
+    calls = [result["call"] for result in results]
+    assert calls[-1] is None
+    assert results[-1] == {"acknowledged": 9, "committed": 6, "call": None}
+    assert {name: calls.count(name) for name in ("fsync", "rename", "replace", "unlink")} == {
+        "fsync": 20, "rename": 5, "replace": 5, "unlink": 3}

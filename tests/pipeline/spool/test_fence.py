@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One writer at a time, also when the old one does not know that it has been replaced."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amqp1_driver.pipeline.spool import Damaged, Fenced, Spool, SpoolError, segments
+from amqp1_driver.pipeline.spool.fence import Fence
+from tests.pipeline.spool.rows import contents, names, rows
+
+LIVES_ON = """
+import sys
+from amqp1_driver.pipeline.spool import Spool
+from tests.pipeline.spool.rows import rows
+
+spool = Spool.open(sys.argv[1])
+print("appended", *spool.append(rows("a", "b")), flush=True)
+for line in sys.stdin:
+    try:
+        getattr(spool, line.split()[0])(*eval(line.split(maxsplit=1)[1]))
+        print("done", flush=True)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+def test_a_process_that_lives_on_writes_nothing_more(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", LIVES_ON, str(tmp_path)], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as old:
+        assert old.stdin and old.stdout
+
+        def tell(text: str) -> str:
+            assert old.stdin and old.stdout
+            old.stdin.write(text + "\n")
+            old.stdin.flush()
+            return old.stdout.readline().strip()
+
+        try:
+            assert old.stdout.readline().strip() == "appended 1 2"
+            assert tell("append (rows('c'),)") == "done"
+            new = Spool.open(tmp_path)
+            assert [tell("append (rows('d'),)"), tell("commit (2,)"), tell("status ({},)")] == [
+                "Fenced", "Fenced", "Fenced"]
+        finally:
+            old.stdin.close()
+            old.wait(30)
+    assert (new.high, new.committed, new.epoch) == (3, 0, 2)
+    new.append(rows("e"))
+    assert contents(new, 1, 4) == [(1, "a"), (2, "b"), (3, "c"), (4, "e")]
+    assert not (tmp_path / "status.json").exists()
+
+
+def test_fenced_while_a_segment_was_being_written(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Spool.open(tmp_path)
+    real = segments.write
+    opened: list[Spool] = []
+
+    def write(*args: object) -> int:
+        size = real(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(segments, "write", real)
+        opened.append(Spool.open(tmp_path))
+        return size
+
+    monkeypatch.setattr(segments, "write", write)
+    with pytest.raises(Fenced, match=r"epoch 2, ours is 1\): this one writes"):
+        old.append(rows("a"))
+
+    assert names(opened[0]) == []
+    assert list(tmp_path.glob(".*.tmp")) == []
+    assert (old.high, opened[0].high) == (0, 0)
+
+
+def test_the_new_one_waits_for_a_change_under_way(tmp_path: Path) -> None:
+    """And gives up waiting in time."""
+    handle = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    fence = Fence(tmp_path, timeout=0.02)
+    try:
+        with pytest.raises(SpoolError, match=r"locked by another process for 0\.02 s"), \
+                fence.take():
+            pass
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        with fence.take():
+            assert fence.epoch == 1
+    finally:
+        os.close(handle)
+        fence.close()
+
+
+def test_an_epoch_that_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "epoch").write_text("x")
+    with pytest.raises(Damaged, match="epoch holds no number"):
+        Spool.open(tmp_path)
