@@ -85,6 +85,8 @@ class Client:
         self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
         self._retries: dict[int | None, Retry] = {}
+        self._reply_retry = Retry.of(settings.default_reply_retry, self._resend)
+        self._settles_replies = Kind.REPLY.value in settings.pre_settled
         in_addresses = virtual_host if settings.pseudo_vhost else None
         in_open = None if settings.pseudo_vhost else virtual_host
         # names are unique for every process and fork: else replies could be stolen
@@ -156,7 +158,8 @@ class Client:
         if self._compresses:
             body, gzip = codec.compress(body, self.settings.compression_threshold)
         op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body,
-                     Deadline(now + timeout), self._retry(retry), Future(self._loop.release),
+                     Deadline(now + timeout), self._retries.get(retry) or self._retry(retry),
+                     Future(self._loop.release),
                      gzip=gzip,
                      settled=bool(self._pre_settled) and kind.value in self._pre_settled
                      and not mandatory,
@@ -189,7 +192,7 @@ class Client:
         :raises TypeError, ValueError: a property has no AMQP type
         """
         now = time.monotonic()
-        op = Parcel(destination, message_id, body, Deadline(now + timeout), self._retry(retry),
+        op = Parcel(destination, message_id, body, Deadline(now + timeout), self._retries.get(retry) or self._retry(retry),
                     future, content_type=content_type, properties=properties)
         context = self._context
         if context is not None:
@@ -197,20 +200,23 @@ class Client:
         self._put(self._connection.send, op, timeout, False)
         return op
 
-    def give_up(self, op: Operation) -> None:
-        """Nobody waits for it any more: it fails, unless it is done."""
+    def give_up(self, op: Operation) -> exceptions.DeadlineExpired:
+        """Nobody waits for it any more: it fails, unless it is done.
+
+        :returns: what it has waited for in vain, in words
+        """
+        error = self._timed_out(op, self._doing(op.stage, op.owner))
         if not self._post(self._connection.cancel, op):
             op.fail(exceptions.Closed("the transport is closed", host=self._hosts,
                                       message_id=op.message_id))
+        return error
 
     def _retry(self, retry: int | None) -> Retry:
         """The same for every message: values don't change."""
-        found = self._retries.get(retry)
-        if found is None:
-            found = Retry.of(retry, self._resend)
-            if len(self._retries) < RETRY_LIMIT:
-                self._retries[retry] = found
-        return found
+        made = Retry.of(retry, self._resend)
+        if len(self._retries) < RETRY_LIMIT:
+            self._retries[retry] = made
+        return made
 
     def _put(self, fn: Any, op: Operation, timeout: float, alone: bool) -> None:
         try:
@@ -280,8 +286,7 @@ class Client:
             body, gzip = codec.compress(body, self.settings.compression_threshold)
         op = Reply(Kind.REPLY, address, correlation_id, message_id, body,
                    Deadline(now + timeout),
-                   self._retry(self.settings.default_reply_retry), gzip=gzip,
-                   settled=bool(self._pre_settled) and Kind.REPLY.value in self._pre_settled,
+                   self._reply_retry, gzip=gzip, settled=self._settles_replies,
                    on_end=self._reply_ended)
         gate: Future[None] | None = None
         if len(self._replies_under_way) >= self.settings.reply_backlog:

@@ -18,10 +18,12 @@ URL, TLS, SASL, failover and options are the driver's, because the client is.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from amqp1_driver import compat, credentials, options
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.client import Client
+
+if TYPE_CHECKING:
+    from amqp1_driver.client import Client
 
 
 def make_client(url: str, exchange: str | None = None,
@@ -34,8 +36,12 @@ def make_client(url: str, exchange: str | None = None,
     :raises InvalidOption: an option, named in the text, is unknown or has a wrong value
     :raises ValueError: the URL is none; it is not repeated, for it may hold a password
     """
+    # late: Spark's processes import this also where no connection is made
     import oslo_messaging
     from oslo_config import cfg
+
+    from amqp1_driver import compat, credentials, options
+    from amqp1_driver.client import Client
 
     conf = cfg.ConfigOpts()
     conf([], project="", default_config_files=[], default_config_dirs=[])

@@ -10,9 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""From rows to the bus: many sends under way, each of them acknowledged before it counts."""
+"""From rows to the bus: many sends under way, each of them acknowledged before it counts.
 
-from amqp1_driver.pipeline.publish.options import WriterOptions
-from amqp1_driver.pipeline.publish.publisher import Publisher
-
-__all__ = ["Publisher", "WriterOptions"]
+Planning a write needs ``options`` and ``rows`` only; ``publisher`` brings the driver's client.
+"""

@@ -28,7 +28,7 @@ from amqp1_driver.protocol.operation import Parcel
 
 LOG = logging.getLogger(__name__)
 
-#: for the I/O thread to say how a message that was given up has ended, seconds
+#: the client gives a message up so much later, seconds: what it has waited for is said here
 GRACE = 5.0
 
 
@@ -37,6 +37,8 @@ class _Sent(NamedTuple):
 
     op: Parcel
     future: Future[Any]
+    #: of the clock that is monotonic, seconds
+    until: float
 
 
 class Publisher:
@@ -72,7 +74,8 @@ class Publisher:
             while self._under_way and (self._under_way[0].future.done()
                                        or len(self._under_way) >= self._most):
                 self._end(self._under_way.popleft())
-        self._submit(destination, message_id, body, content_type, properties, self._timeout)
+        self._submit(destination, message_id, body, content_type, properties,
+                     time.monotonic() + self._timeout)
 
     def flush(self) -> None:
         """Wait until the bus has accepted all.
@@ -102,27 +105,36 @@ class Publisher:
 
     def _submit(self, destination: Destination, message_id: str, body: bytes,
                 content_type: str | None, properties: dict[str, Any] | None,
-                timeout: float) -> None:
+                until: float) -> None:
         future: Future[Any] = Future()
-        op = self._client.submit(destination, message_id, body, future, timeout=timeout,
+        left = until - time.monotonic()
+        op = self._client.submit(destination, message_id, body, future, timeout=left + GRACE,
                                  content_type=content_type, properties=properties)
-        self._under_way.append(_Sent(op, future))
+        self._under_way.append(_Sent(op, future, until))
 
     def _end(self, sent: _Sent) -> None:
-        op, future = sent
-        left = op.deadline.at - time.monotonic()
-        if not future.wait(max(0.0, left)):
-            self._client.give_up(op)
-            future.wait(GRACE)
+        op, future, until = sent
+        if not future.wait(max(0.0, until - time.monotonic())):
+            error = self._client.give_up(op)
+            # in that moment it may have been accepted
+            if not future.wait(GRACE) or not _accepted(future):
+                raise error
         try:
             future.result(0)
         except exceptions.InDoubt as error:
-            left = op.deadline.at - time.monotonic()
-            if left <= 0:
+            if time.monotonic() >= until:
                 raise
             LOG.info("Message %s is sent again: %s", op.message_id, error)
             self.resent += 1
             self._submit(op.destination, op.message_id, op.body, op.content_type, op.properties,
-                         left)
+                         until)
         else:
             self.accepted += 1
+
+
+def _accepted(future: Future[Any]) -> bool:
+    try:
+        future.result(0)
+    except exceptions.AmqpError:
+        return False
+    return True

@@ -20,11 +20,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from amqp1_driver.pipeline.publish.options import WriterOptions
 from amqp1_driver.pipeline.source.batch import Amqp1Reader
 from amqp1_driver.pipeline.source.collection import Collecting
 from amqp1_driver.pipeline.source.options import SourceOptions
 from amqp1_driver.pipeline.source.schema import RAW
 from amqp1_driver.pipeline.source.stream import Amqp1StreamReader
+from amqp1_driver.pipeline.source.writer import Amqp1StreamWriter, Amqp1Writer
 from amqp1_driver.pipeline.spool import Spool
 
 
@@ -53,6 +55,22 @@ class Amqp1DataSource(DataSource):
         :raises ValueError: an option is wrong or missing
         """
         return Amqp1StreamReader(SourceOptions.parse(self.options), self.collector)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Amqp1Writer:
+        """For ``df.write``, mode append.
+
+        :raises ValueError: an option is wrong or missing, or the rows are no messages
+        """
+        if overwrite:
+            raise ValueError("what is on the bus can't be overwritten: mode 'append' is needed")
+        return Amqp1Writer(WriterOptions.parse(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Amqp1StreamWriter:
+        """For ``writeStream``, output mode append or update.
+
+        :raises ValueError: an option is wrong or missing, or the rows are no messages
+        """
+        return Amqp1StreamWriter(WriterOptions.parse(self.options), schema)
 
     def collector(self, options: SourceOptions, spool: Spool) -> Collecting:
         """What fills the spool; called in the process that plans, and there only."""
