@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a message costs: measured on one machine, kept with its origin in a JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: of the file; it changes when a reader of older ones would go wrong
+SCHEMA = 1
+#: costs that come along, by name of the bus
+SHIPPED = importlib.resources.files("amqp1_driver.pipeline.capacity") / "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Processor time of one kind of process, microseconds.
+
+    :param call: for each call, all of its messages together, while there is always more to do
+    :param wake: in addition, each time it begins to work after it had nothing to do: threads
+        that are woken, system calls that a batch of messages shares
+    :param kib: for each KiB of a payload that passes
+    """
+
+    call: float
+    wake: float = 0.0
+    kib: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.call, self.wake, self.kib) < 0:
+            raise ValueError(f"a cost below zero: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """All that the model takes from measurements.
+
+    :param latency_us: from a message's arrival at a process that has nothing to do until it runs
+    :param stretch: time that a process holds its core (and the interpreter's lock) for each
+        second of processor time: hand-over between threads; at least 1
+    :param noise: coefficient of variation of a single piece of work
+    :param disorder: share of the pieces that are taken not in turn but at random, as threads
+        that wait for one lock are
+    :param pause_us: mean of the exponential time for which something else takes a core
+    :param pauses: such pauses per second and core
+    :param slice_us: that the operating system lets a process run when others wait
+    :param origin: machine, commit, bus, measurements and how well the costs fit them
+    """
+
+    client: Part
+    router: Part
+    server: Part
+    latency_us: float = 0.0
+    stretch: float = 1.0
+    noise: float = 0.0
+    disorder: float = 0.0
+    pause_us: float = 0.0
+    pauses: float = 0.0
+    slice_us: float = 3000.0
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.stretch < 1 or not 0 <= self.disorder <= 1 or self.slice_us <= 0:
+            raise ValueError("stretch is 1 or more, disorder 0 to 1, slice_us above 0")
+        if min(self.latency_us, self.noise, self.pause_us, self.pauses) < 0:
+            raise ValueError("a cost below zero")
+
+    def replace(self, **changes: Any) -> Costs:
+        """Others with these changes."""
+        return dataclasses.replace(self, **changes)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"schema": SCHEMA, **dataclasses.asdict(self)}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Costs:
+        """From JSON; ValueError if it is something else."""
+        if document.get("schema") != SCHEMA:
+            raise ValueError(f"not a file of costs of schema {SCHEMA}")
+        values = {name: value for name, value in document.items() if name != "schema"}
+        try:
+            for name in ("client", "router", "server"):
+                values[name] = Part(**values[name])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a file of costs: {error}") from None
+
+
+def shipped() -> list[str]:
+    """Names of the costs that come along."""
+    return sorted(entry.name.removesuffix(".json") for entry in SHIPPED.iterdir()
+                  if entry.name.endswith(".json"))
+
+
+def load(name: str) -> Costs:
+    """Costs that come along, by name, or a file of them; ValueError if there is neither."""
+    source = SHIPPED / f"{name}.json" if name in shipped() else Path(name)
+    try:
+        return Costs.of(json.loads(source.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ValueError(f"no costs {name!r}: {error.strerror or error}; "
+                         f"those that come along: {', '.join(shipped())}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def save(costs: Costs, path: str | Path) -> None:
+    """Write a file of costs."""
+    Path(path).write_text(json.dumps(costs.document(), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Cores, processes and the interpreter's lock. Times are microseconds of the simulation.
+
+States of a lane (what runs in a process at one time; a Python process has one, because of the
+interpreter's lock, a router as many as it has threads)::
+
+    idle --work comes--> waking --latency--> ready --a core is free--> running --+-- no work: idle
+                                               ^                                 |
+                                               +-- slice over and others ready --+
+
+A piece of work with cost s takes ``(s * noise + wake if the lane was idle) * stretch`` of the core.
+So a process that never runs dry pays ``s``, one that is idle between messages ``s + wake``: what is
+measured as batching. It is the M/G/1 queue with exceptional first service (Welch 1964).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import simpy
+from simpy.events import Timeout
+
+#: called with what was handed to ``submit`` when the work is done
+Then = Callable[[Any], None]
+
+
+class Machine:
+    """Cores that processes share. Turns of ``slice_us``, in the order of coming ready."""
+
+    __slots__ = ("_cores", "_free", "env", "ready", "slice_us")
+
+    def __init__(self, env: simpy.Environment, cores: int, slice_us: float) -> None:
+        self.env, self._free, self._cores, self.slice_us = env, cores, cores, slice_us
+        self.ready: deque[_Lane | Intruder] = deque()
+
+    @property
+    def free(self) -> int:
+        """Cores that nobody uses."""
+        return self._free
+
+    def acquire(self, lane: _Lane | Intruder) -> None:
+        """Have ``lane.run()`` called as soon as there is a core for it."""
+        if self._free:
+            self._free -= 1
+            lane.run()
+        else:
+            self.ready.append(lane)
+
+    def release(self) -> None:
+        """A core is free for the next."""
+        if self.ready:
+            self.ready.popleft().run()
+        else:
+            self._free += 1
+
+
+class Process:
+    """Takes pieces of work, as many at a time as it has lanes.
+
+    :param wake: cost of beginning after idling
+    :param latency: until it begins, without a core
+    :param spread: gives a factor for a piece of work, of mean 1
+    :param disorder: probability that the next piece is any of those that wait, not the oldest
+    """
+
+    def __init__(self, machine: Machine, lanes: int, rng: random.Random,
+                 spread: Callable[[], float] | None = None, *, wake: float = 0.0,
+                 latency: float = 0.0, stretch: float = 1.0,
+                 disorder: float = 0.0) -> None:
+        self.machine, self.rng, self.spread = machine, rng, spread
+        self.wake, self.latency, self.stretch, self.disorder = wake, latency, stretch, disorder
+        self.queue: deque[tuple[float, Then, Any]] = deque()
+        self.idle = [_Lane(self) for _ in range(lanes)]
+        self.lanes = lanes
+        self.reset()
+
+    def reset(self) -> None:
+        """Count anew: processor time, time with a core, beginnings."""
+        self.cpu = self.held = 0.0
+        self.wakes = 0
+
+    def submit(self, cost: float, then: Then, what: Any) -> None:
+        """Do work of this cost, then call ``then(what)``."""
+        self.queue.append((cost, then, what))
+        if self.idle:
+            self.idle.pop().rouse()
+
+    def take(self) -> tuple[float, Then, Any]:
+        """The next piece."""
+        queue = self.queue
+        if self.disorder and len(queue) > 1 and self.rng.random() < self.disorder:
+            index = self.rng.randrange(len(queue))
+            found = queue[index]
+            del queue[index]
+            return found
+        return queue.popleft()
+
+
+class _Lane:
+    __slots__ = ("cold", "end", "env", "left", "machine", "process", "work")
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.machine, self.env = process, process.machine, process.machine.env
+        self.cold = True
+        self.end = self.left = 0.0
+        self.work: tuple[float, Then, Any] | None = None
+
+    def rouse(self) -> None:
+        self.cold = True
+        self.process.wakes += 1
+        if self.process.latency:
+            _after(self.env, self.process.latency, self._ready)
+        else:
+            self.machine.acquire(self)
+
+    def _ready(self, _: Any) -> None:
+        self.machine.acquire(self)
+
+    def run(self) -> None:
+        """It has a core."""
+        self.end = self.env.now + self.machine.slice_us
+        self._next()
+
+    def _next(self) -> None:
+        process, machine = self.process, self.machine
+        if self.work is None:
+            if not process.queue:
+                process.idle.append(self)
+                machine.release()
+                return
+            if machine.ready and self.env.now >= self.end:
+                machine.ready.append(self)
+                machine.release()
+                return
+            self._begin()
+        # A piece that outlasts the slice is broken off where others may be waiting.
+        step = min(self.left, machine.slice_us)
+        self.left -= step
+        _after(self.env, step, self._stepped)
+
+    def _begin(self) -> None:
+        process = self.process
+        self.work = process.take()
+        cost = self.work[0]
+        if process.spread is not None:
+            cost *= process.spread()
+        if self.cold:
+            cost += process.wake
+            self.cold = False
+        process.cpu += cost
+        self.left = cost * process.stretch
+        process.held += self.left
+
+    def _stepped(self, _: Any) -> None:
+        if self.left > 0:
+            if self.machine.ready:
+                self.machine.ready.append(self)
+                self.machine.release()
+            else:
+                self._next()
+            return
+        assert self.work is not None
+        _, then, what = self.work
+        self.work = None
+        then(what)
+        self._next()
+
+
+class Intruder:
+    """Something else on the machine that takes a core now and then."""
+
+    def __init__(self, machine: Machine, rng: random.Random, per_us: float, mean: float) -> None:
+        self._machine, self._rng, self._per_us, self._mean = machine, rng, per_us, mean
+        self._wait()
+
+    def _wait(self) -> None:
+        _after(self._machine.env, self._rng.expovariate(self._per_us), self._come)
+
+    def _come(self, _: Any) -> None:
+        # It goes before those that wait, as what the operating system does itself.
+        if self._machine.free:
+            self._machine.acquire(self)
+        else:
+            self._machine.ready.appendleft(self)
+
+    def run(self) -> None:
+        """It has a core."""
+        _after(self._machine.env, self._rng.expovariate(1.0 / self._mean), self._go)
+
+    def _go(self, _: Any) -> None:
+        self._machine.release()
+        self._wait()
+
+
+def gamma(rng: random.Random, cv: float) -> Callable[[], float] | None:
+    """Draws of mean 1 and this coefficient of variation; None: always 1."""
+    if not cv:
+        return None
+    shape = 1.0 / (cv * cv)
+    return lambda: rng.gammavariate(shape, 1.0 / shape)
+
+
+def _after(env: simpy.Environment, delay: float, call: Callable[[Any], None]) -> None:
+    Timeout(env, delay).callbacks.append(call)

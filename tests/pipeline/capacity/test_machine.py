@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Single stations against closed forms, whose values are literals from the formulas by hand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import simpy
+from simpy.events import Timeout
+
+from amqp1_driver.pipeline.capacity.machine import Intruder, Machine, Process, gamma
+
+
+def sojourn(arrivals: float, cv: float, *, lanes: int = 1, count: int = 150_000, seed: int = 1,
+            **more: float) -> tuple[float, Process]:
+    """Mean time in a queue with Poisson arrivals and work of mean 1."""
+    env, rng = simpy.Environment(), random.Random(seed)
+    process = Process(Machine(env, lanes, 3000.0), lanes, rng, gamma(rng, cv), **more)
+    total = 0.0
+    over = env.event()
+    left = count
+
+    def done(came: float) -> None:
+        nonlocal total, left
+        total += env.now - came
+        left -= 1
+        if not left:
+            over.succeed()
+
+    def come(_: Any) -> None:
+        process.submit(1.0, done, env.now)
+        Timeout(env, rng.expovariate(arrivals)).callbacks.append(come)
+
+    come(None)
+    env.run(until=over)
+    return total / count, process
+
+
+def test_m_m_1() -> None:
+    # 1 / (1 - 0.7)
+    assert sojourn(0.7, 1.0)[0] == pytest.approx(3.3333, rel=0.05)
+
+
+def test_m_d_1() -> None:
+    # 1 + 0.7 / (2 * (1 - 0.7))
+    assert sojourn(0.7, 0.0)[0] == pytest.approx(2.1667, rel=0.03)
+
+
+def test_m_m_4() -> None:
+    # Erlang's C(4, 3.2) = 0.5964; 1 + 0.5964 / (4 - 3.2)
+    assert sojourn(3.2, 1.0, lanes=4)[0] == pytest.approx(1.7455, rel=0.05)
+
+
+def test_the_use_of_a_station_is_its_load() -> None:
+    _, process = sojourn(0.7, 1.0)
+
+    assert process.cpu == pytest.approx(process.held)
+    assert process.cpu / process.machine.env.now == pytest.approx(0.7, rel=0.02)
+
+
+def test_who_begins_after_idling_pays_for_it() -> None:
+    # M/D/1 with a set-up of 1: 1 + 0.5 + (2 * 1 + 0.5 * 1) / (2 * (1 + 0.5 * 1))
+    mean, process = sojourn(0.5, 0.0, wake=1.0)
+
+    assert mean == pytest.approx(2.3333, rel=0.03)
+    # A cycle has (1 + 0.5 * 1) / (1 - 0.5) = 3 customers, and one beginning.
+    assert process.wakes / 150_000 == pytest.approx(0.3333, rel=0.03)
+
+
+def test_latency_delays_as_a_set_up_but_uses_no_core() -> None:
+    mean, process = sojourn(0.5, 0.0, latency=1.0)
+
+    assert mean == pytest.approx(2.3333, rel=0.03)
+    assert process.held / process.machine.env.now == pytest.approx(0.5, rel=0.02)
+
+
+def test_stretch_holds_the_core_but_is_no_processor_time() -> None:
+    # M/D/1 with a load of 0.35 * 2: 2 * (1 + 0.7 / 0.6)
+    mean, process = sojourn(0.35, 0.0, stretch=2.0)
+
+    assert mean == pytest.approx(4.3333, rel=0.03)
+    assert process.held == pytest.approx(2 * process.cpu)
+
+
+def test_disorder_leaves_the_mean_alone() -> None:
+    assert sojourn(0.7, 0.0, disorder=1.0)[0] == pytest.approx(2.1667, rel=0.03)
+
+
+def busy(cores: int, processes: int, slice_us: float, cost: float = 1.0) -> list[list[float]]:
+    """When each of so many processes, with endless work, has finished a piece."""
+    env = simpy.Environment()
+    machine = Machine(env, cores, slice_us)
+    ends: list[list[float]] = [[] for _ in range(processes)]
+    for index in range(processes):
+        process = Process(machine, 1, random.Random(1))
+        for _ in range(40):
+            process.submit(cost, lambda which: ends[which].append(env.now), index)
+    env.run(until=12.5)
+    return ends
+
+
+def test_processes_share_the_cores_by_turns() -> None:
+    ends = busy(cores=1, processes=2, slice_us=3.0)
+
+    assert ends[0] == [1, 2, 3, 7, 8, 9]
+    assert ends[1] == [4, 5, 6, 10, 11, 12]
+
+
+def test_with_a_core_for_each_nobody_waits() -> None:
+    assert busy(cores=2, processes=2, slice_us=3.0) == [list(range(1, 13))] * 2
+
+
+def test_work_longer_than_a_turn_is_broken_off() -> None:
+    ends = busy(cores=1, processes=2, slice_us=2.0, cost=5.0)
+
+    # 2 each in turn, until the first ends at 9; its turn goes on with a step of the next piece
+    assert ends == [[9.0], [12.0]]
+
+
+def test_an_intruder_takes_its_share_of_a_core() -> None:
+    env, rng = simpy.Environment(), random.Random(1)
+    machine = Machine(env, 1, 10.0)
+    # gone for 90, there for 10, in the mean
+    Intruder(machine, rng, 1 / 90, 10.0)
+    process = Process(machine, 1, rng)
+
+    def again(_: object) -> None:
+        process.submit(1.0, again, None)
+
+    again(None)
+    env.run(until=200_000)
+    # An intruder waits for the end of a piece of work, up to 10 pieces: a bit less than a tenth.
+    assert process.cpu / 200_000 == pytest.approx(0.906, abs=0.01)
+
+
+def test_noise_has_mean_1_and_its_coefficient_of_variation() -> None:
+    draw = gamma(random.Random(3), 0.5)
+    assert draw is not None
+    found = [draw() for _ in range(20_000)]
+    mean = sum(found) / len(found)
+
+    assert mean == pytest.approx(1.0, abs=0.02)
+    assert (sum((each - mean) ** 2 for each in found) / len(found)) ** 0.5 == pytest.approx(
+        0.5, abs=0.02)
+    assert gamma(random.Random(3), 0.0) is None
