@@ -192,8 +192,9 @@ class Client:
         :raises TypeError, ValueError: a property has no AMQP type
         """
         now = time.monotonic()
-        op = Parcel(destination, message_id, body, Deadline(now + timeout), self._retries.get(retry) or self._retry(retry),
-                    future, content_type=content_type, properties=properties)
+        op = Parcel(destination, message_id, body, Deadline(now + timeout),
+                    self._retries.get(retry) or self._retry(retry), future,
+                    content_type=content_type, properties=properties)
         context = self._context
         if context is not None:
             op.bind(context, now)

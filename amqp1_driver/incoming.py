@@ -42,9 +42,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
 
     def __init__(self, listener: "Listener", delivery: Delivery, message: codec.Message) -> None:
         # not super().__init__(), which wants the decoded body
-        self.msg_id: Any = _text(message.message_id)
+        message_id = message.message_id
+        self.msg_id: Any = message_id if type(message_id) is str else _text(message_id)
         self._listener = listener
-        self._delivery: Delivery | None = delivery
+        #: to be settled, once; changed under the listener's lock
+        self.delivery: Delivery | None = delivery
         self._message_id = message.message_id
         self._correlation_id = message.message_id_raw
         self._reply_to = message.reply_to
@@ -94,15 +96,15 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         A message whose outcome is final already comes to this listener again.
         """
         self._listener.forget(self._message_id)
-        delivery = self._delivery
+        delivery = self.delivery
         if delivery is not None and delivery.settled:
-            self._delivery = None
+            self.delivery = None
             if self._listener.again(delivery):
                 return
             LOG.error("Message %s from %s on %s is lost: it can't be requeued, for it had to be "
                       "accepted early and the listener has stopped", self.msg_id,
                       delivery.address, delivery.host)
-            self._delivery = delivery
+            self.delivery = delivery
         self._settle(Outcome.RELEASED if delivery is None else delivery.receiver.again)
 
     def give_back(self) -> None:
@@ -115,16 +117,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
 
         Called under the listener's lock.
         """
-        first = self._delivery
+        first = self.delivery
         if first is None or first.link is first.receiver.link:
             return False
-        self._delivery = delivery
+        self.delivery = delivery
         return True
-
-    def let_go(self) -> Delivery | None:
-        """The delivery to settle; there is none afterwards.  Under the listener's lock."""
-        delivery, self._delivery = self._delivery, None
-        return delivery
 
     def _settle(self, outcome: Outcome, idly: bool = False) -> None:
         delivery = self._listener.finish(self, self._message_id)

@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp1_driver import codec, compat, exceptions
@@ -82,8 +83,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
 
         :param callback: does not block; what it refuses is given back to the bus
         """
-        self.queue.divert(lambda delivery: self._hand_over(delivery, callback),
-                          self._revive_soon)
+        self.queue.divert(partial(self._hand_over, callback), self._revive_soon)
 
     def control(self, fn: Callable[[Subscription, Callable[[bool], object]], object],
                 timeout: float) -> bool:
@@ -122,7 +122,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
 
     # -- inner -----------------------------------------------------------------
 
-    def _hand_over(self, delivery: Delivery, callback: Callable[[list[Incoming]], object]) -> None:
+    def _hand_over(self, callback: Callable[[list[Incoming]], object], delivery: Delivery) -> None:
         message = self._accept(delivery)
         if message is None:
             return
@@ -190,7 +190,8 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         with self._lock:
             if isinstance(message_id, str) and self._in_work.get(message_id) is incoming:
                 del self._in_work[message_id]
-            return incoming.let_go()
+            delivery, incoming.delivery = incoming.delivery, None
+            return delivery
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome

@@ -79,8 +79,15 @@ class _Stream:
             self._port.connection.transport_up()
 
     def serve(self, engine: Any, data_received: Callable[[bytes], None]) -> None:
-        """There is an engine: it makes the output, and ``data_received`` takes the input."""
-        self.data_received = data_received
+        """There is an engine: it makes the output, and takes the input once
+        ``data_received`` has seen how that begins.
+        """
+        def first(data: bytes) -> None:
+            data_received(data)
+            if self._port is not None:
+                self.data_received = engine.receive
+
+        self.data_received = first
         self.pending_output = engine.output
         self.output_written = engine.output_written
 

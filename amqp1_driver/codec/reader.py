@@ -181,12 +181,23 @@ def _open_list(data: bytes, at: int) -> tuple[int, int, int]:
 
 def _properties(message: Message, data: bytes, at: int) -> int:
     """Set the fields of the properties; the offset behind the section."""
-    count, at, end = _open_list(data, at)
+    if data[at] == 0xC0 and (end := at + 2 + data[at + 1]) <= len(data):
+        count = data[at + 2]  # as _open_list(), in line: the usual one
+        at += 3
+        if count > end - at:
+            fail(f"{count} fields in {end - at} bytes", at)
+    else:
+        count, at, end = _open_list(data, at)
     if not count:
         return end
     start = at
-    if data[at] == 0x40:  # as in replies
+    code = data[at]
+    if code == 0x40:  # as in replies
         at += 1
+    elif code == 0xA1:  # as in requests
+        at = start + 2 + data[start + 1]
+        message.message_id = str(data[start + 2:at], "utf-8")
+        message.message_id_raw = data[start:at]
     else:
         message.message_id, at = _field(data, at, "message_id", _ID)
         message.message_id_raw = data[start:at]
@@ -289,7 +300,11 @@ def decode_message(data: bytes) -> Message:
                 at = _properties(message, data, at)
             elif code == _VALUE or code in (_DATA, _SEQUENCE):
                 start = at
-                value, at = _body(data, at)
+                if code == _VALUE and data[at] == 0xA1 and start + 2 + data[at + 1] <= size:
+                    at += 2 + data[at + 1]  # as _body(), in line
+                    value = data[start + 2:at]
+                else:
+                    value, at = _body(data, at)
                 if code != _VALUE:
                     _check_section(code, value, start)
                 if parts and (code == _VALUE or code != kind):

@@ -65,6 +65,7 @@ class EventLoop:
         # thread waits for something to do.
         self._baton = threading.Lock()
         self._baton.acquire()
+        self.post_idly = self._mailbox.post_idly
         self._may_stand_in = False
         self._main: int | None = None
         self._failure: BaseException | None = None
@@ -144,16 +145,6 @@ class EventLoop:
         :raises LoopClosed: the loop has ended.
         """
         self._mailbox.post(fn, op)
-
-    def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """As post(), for what may wait until something else is posted, or for :data:`NAP`.
-
-        So much that comes in quick succession goes out together, at one wake-up. A loop that
-        has woken nobody just now is woken at once.
-
-        :raises LoopClosed: the loop has ended.
-        """
-        self._mailbox.post_idly(fn, op)
 
     def put(
         self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None,
@@ -306,13 +297,15 @@ class EventLoop:
         self._open_gates()
 
     def _run_once(self) -> None:
-        events = self._wait()
+        watch = self._watch
+        assert watch is not None  # there is one from start() on
+        events = self._wait(watch)
         if self._abandoned:
             return  # a green thread goes on in the child of a fork
         if self._failure is not None:
             raise self._failure
         if events:
-            self._watched.dispatch(events)
+            watch.dispatch(events)
         # no sooner than that, and timers set since then are for the next turn
         if (now := time.monotonic()) >= self._due:
             self._timers.run_due(now)
@@ -331,10 +324,15 @@ class EventLoop:
         self._open_gates()
         return True
 
-    def _wait(self) -> list[tuple[int, int]]:
+    def _wait(self, watch: Watch) -> list[tuple[int, int]]:
         """Until there is something to do; meanwhile another thread may stand in for this."""
-        watch, mailbox = self._watched, self._mailbox
-        patience = self._patience()
+        mailbox, heap = self._mailbox, self._timers.heap
+        self._due = due = heap[0].when if heap else math.inf
+        patience: float | None = NAP if self._linger else None
+        if due != math.inf:
+            patience = max(0.0, due - time.monotonic())
+            if self._linger and patience > NAP:
+                patience = NAP
         mailbox.napping = self._linger
         mailbox.sleeping = True
         # The order matters: who posts now sees that the loop sleeps.
@@ -353,15 +351,6 @@ class EventLoop:
             mailbox.sleeping = False
         return events if changes == watch.changes else watch.look_again()
 
-    def _patience(self) -> float | None:
-        """How long the poller may wait for want of work: None for ever."""
-        heap = self._timers.heap
-        self._due = due = heap[0].when if heap else math.inf
-        if due == math.inf:
-            return NAP if self._linger else None
-        patience = max(0.0, due - time.monotonic())
-        return min(patience, NAP) if self._linger else patience
-
     def _stand_in(self, ident: int, fn: Callable[[Any], object], op: Any) -> None:
         """One batch in place of the loop thread, which sleeps; by who holds the baton.
 
@@ -374,8 +363,9 @@ class EventLoop:
         try:
             mailbox.sleeping = False
             if mailbox.entries:
-                mailbox.post(fn, op)
                 mailbox.drain(_BATCH)
+            if mailbox.entries:
+                mailbox.post(fn, op)
             else:
                 self._call(fn, op)
             self._end_batch()

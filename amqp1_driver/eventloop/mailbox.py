@@ -46,6 +46,7 @@ class Mailbox:
         #: set by the loop: it waits for a moment only, and then looks for work by itself
         self.napping = False
         self._closed: tuple[str, BaseException | None] | None = None
+        self._ended = False  # as _closed, for whom it has been None a moment ago
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -62,20 +63,23 @@ class Mailbox:
         if self._closed is not None:
             raise LoopClosed(*self._closed)
         self.entries.append((fn, op))
-        if self.closed():
+        if self._ended:
             self._abort_leftovers()  # closed between the check and the append
         elif self.sleeping:
             self._wake()
 
     def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """As post(), but a loop that will soon wake by itself is left to nap.
+        """As post(), for what may wait until something else is posted, or for a nap's time.
 
-        :raises LoopClosed: as post().
+        So much that comes in quick succession goes out together, at one wake-up. A loop that
+        has woken nobody just now is woken at once.
+
+        :raises LoopClosed: the loop has ended.
         """
         if self._closed is not None:
             raise LoopClosed(*self._closed)
         self.entries.append((fn, op))
-        if self.closed():
+        if self._ended:
             self._abort_leftovers()
         elif self.sleeping and not self.napping:
             self._wake()
@@ -153,6 +157,7 @@ class Mailbox:
         """
         if self._closed is None:
             self._closed = (message, cause)
+        self._ended = True
         self.sleeping = False
         self._abort_leftovers()
         while self._waiters:

@@ -165,7 +165,7 @@ class Transport:
                     self._handler.output_written(n)
                 if n < size:
                     self._block()
-                if self._state is not State.OPEN or self._blocked:
+                if self._blocked or self.state is not State.OPEN:
                     return
         finally:
             self._flushing = False
@@ -300,7 +300,9 @@ class Transport:
     # -- reading ---------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        for _ in range(_RECEIVE_ROUNDS):
+        if self._receive() < _RECEIVE_SIZE:
+            return
+        for _ in range(1, _RECEIVE_ROUNDS):
             if self._receive() < _RECEIVE_SIZE:
                 return
 

@@ -90,7 +90,11 @@ class Watch:
         """Call what is to be called for the answer of wait()."""
         if len(events) == 1:
             fd, mask = events[0]
-            self._tell(self._registrations.get(fd), mask)
+            only = self._registrations.get(fd)
+            if mask == READ and only is not None:
+                only.on_readable()
+            else:
+                self._tell(only, mask)
             return
         # All lookups come before the first callback: a descriptor number that is closed and
         # opened again meanwhile must not get the events of its predecessor.

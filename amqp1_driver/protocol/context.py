@@ -47,8 +47,8 @@ class BusContext:
     reply_address: str
     durable: frozenset[str] = frozenset(DURABLE)
     _nodes: dict[Destination, Node] = field(default_factory=dict)
-    _templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
-    _call_templates: dict[Destination, tuple[str, Template]] = field(default_factory=dict)
+    _templates: dict[int, tuple[str, Template, Destination]] = field(default_factory=dict)
+    _call_templates: dict[int, tuple[str, Template, Destination]] = field(default_factory=dict)
 
     def node(self, destination: Destination) -> Node:
         """Where messages for a destination go on this bus."""
@@ -71,11 +71,13 @@ class BusContext:
             return (raw_node(self.profile, destination.topic),)
         return self.addresser.sources(destination, pool=pool, unique=unique)
 
-    def template(self, destination: Destination, wants_reply: bool) -> tuple[str, Template]:
-        """Address and encoder of messages for a destination."""
+    def template(self, destination: Destination,
+                 wants_reply: bool) -> tuple[str, Template, Destination]:
+        """Address and encoder of messages for a destination, and that."""
         templates = self._call_templates if wants_reply else self._templates
-        found = templates.get(destination)
-        if found is None:
+        # by identity, which costs no call: the driver has one object for all messages to a target
+        found = templates.get(id(destination))
+        if found is None or found[2] is not destination:
             if len(templates) >= CACHE_LIMIT:
                 templates.clear()
             address = self.node(destination).address
@@ -86,5 +88,5 @@ class BusContext:
                        and kind in self.durable)
             template = Template(address, self.reply_address if wants_reply else None,
                                 durable=durable)
-            found = templates[destination] = (address, template)
+            found = templates[id(destination)] = (address, template, destination)
         return found

@@ -122,6 +122,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             deadline = super().process(now)
             if self._pn_transport is not None:
                 ticks.ticked(self._pn_transport, now)
+            deadline = ticks.sooner(float(deadline))
         elif ticks.due == math.inf:
             ticks.passed_over(now)
         if self._retired:
@@ -130,7 +131,8 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             held, self.held = self.held, {}
             for link in held:
                 link.handler.link_credit()
-        return ticks.sooner(float(deadline))
+        due = ticks.due
+        return due if due < deadline else deadline
 
     def dispatch(self, pn_event: Any) -> None:
         """pyngus's own treatment of one event, in its order."""

@@ -149,8 +149,21 @@ class Request(Operation):
     def __init__(self, kind: Kind, destination: Destination, message_id: str, body: bytes,
                  deadline: Deadline, retry: Retry, future: Completion, *, settled: bool = False,
                  gzip: bool = False, ttl: bool = False, mandatory: bool = False) -> None:
-        super().__init__(kind, message_id, body, deadline, retry, future, settled=settled,
-                         gzip=gzip)
+        # as Operation's, in line: one is made for every message
+        self.kind = kind
+        self.message_id = message_id
+        self.body = body
+        self.deadline = deadline
+        self.retry = retry
+        self.future = future
+        self.settled = settled
+        self.gzip = gzip
+        self.stage = Stage.QUEUED
+        self.owner = None
+        self.address = None
+        self.data = b""
+        self.generation = -1
+        self.attempts = 0
         self.destination = destination
         self.ttl = ttl
         #: the sender wants to know at once when nobody is there to take it
@@ -164,7 +177,7 @@ class Request(Operation):
 
     def bind(self, context: BusContext, now: float) -> None:
         wants_reply = self.kind is Kind.CALL
-        address, template = context.template(self.destination, wants_reply)
+        address, template, _ = context.template(self.destination, wants_reply)
         self.address = address
         self.generation = context.generation
         ttl_ms = self.deadline.ttl_ms(now) if self.ttl else 0
@@ -270,6 +283,8 @@ class Reply(Operation):
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end(self, None)
+
+    accepted = complete
 
     def fail(self, error: BaseException) -> None:
         super().fail(error)

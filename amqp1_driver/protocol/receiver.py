@@ -205,7 +205,7 @@ class Receiver(Link):
                       self.address, outcome.value)
             return
         delivery.link = None  # settling it again must not count
-        link.settle(delivery.key, outcome)
+        link.path.settle(link, delivery.key, outcome)
         grant = self.window.on_settled()
         if grant:
             link.grant(grant)
@@ -247,7 +247,7 @@ class Receiver(Link):
             self.link.settle(key, Outcome.ACCEPTED)
             settled = True
         self._sink.deliver(Delivery(self, self.link, key, data, settled))
-        if self._questions and not self._echoes and not self.window.credit:
+        if not self.window.credit and not self._echoes and self._questions:
             self._answer_all(True)  # nothing is left to drain
 
     # -- inner -----------------------------------------------------------------

@@ -118,27 +118,9 @@ class Replies(Link):
     def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on the reply link at %s", self.window.stalls, self.host)
-        self._hand_over(data)
         if not self.unsettled:
             self.scheduler.linger()
         self.unsettled.append(key)
-
-    def settle(self) -> None:
-        """Accept what has been handed over, one batch later: who made a call often makes
-        another at once, and both go out together.
-        """
-        keys, self.unsettled = self.unsettled, []
-        link = self.link
-        if link is None or not keys:
-            return
-        settle, accepted = link.path.settle, Outcome.ACCEPTED
-        for key in keys:
-            settle(link, key, accepted)
-        grant = self.window.on_settled(len(keys))
-        if grant:
-            link.grant(grant)
-
-    def _hand_over(self, data: bytes) -> None:
         try:
             message = codec.decode_message(data)
         except exceptions.DecodeError as error:
@@ -157,6 +139,21 @@ class Replies(Link):
             return
         op.on_done = None  # that was it
         op.complete(message)
+
+    def settle(self) -> None:
+        """Accept what has been handed over, one batch later: who made a call often makes
+        another at once, and both go out together.
+        """
+        keys, self.unsettled = self.unsettled, []
+        link = self.link
+        if link is None or not keys:
+            return
+        settle, accepted = link.path.settle, Outcome.ACCEPTED
+        for key in keys:
+            settle(link, key, accepted)
+        grant = self.window.on_settled(len(keys))
+        if grant:
+            link.grant(grant)
 
     # -- inner -----------------------------------------------------------------
 

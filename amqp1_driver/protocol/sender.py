@@ -164,7 +164,11 @@ class Sender(Link):
 
     def _transmit(self, link: EngineSender, op: Operation) -> None:
         op.attempts += 1
-        key = link.transfer(op.data, op.settled)
+        data = op.data
+        # as EngineSender.transfer(), in line: it is done for every message
+        window = link.window or link.outgoing_window()
+        window.given += 1 + (len(data[1]) if type(data) is tuple else len(data)) // window.frame
+        key = link.path.send(link, data, op.settled)
         if op.settled:
             op.stage = Stage.SENT
             op.accepted()

@@ -279,18 +279,17 @@ def test_a_subscription_survives_the_death_of_its_io_thread(make_peer, make_app)
 
 def test_messages_are_sent_and_settled_by_the_io_thread_or_who_stands_in_for_it(
         bus, make_app, monkeypatch):
-    from amqp1_driver.protocol.engine_link import EngineReceiver, EngineSender
+    from amqp1_driver.protocol.engine import default_path
 
     seen = set()
-    for kind, name in ((EngineReceiver, "settle"), (EngineSender, "transfer"),
-                       (EngineReceiver, "grant")):
-        real = getattr(kind, name)
+    for name in ("settle", "send", "flow"):
+        real = getattr(default_path(), name)
 
         def spy(*args, real=real, name=name):
             seen.add((name, loop_of(transport).in_loop()))
             return real(*args)
 
-        monkeypatch.setattr(kind, name, spy)
+        monkeypatch.setattr(default_path(), name, spy)
     app = make_app(bus.address)
     transport = app.transport()
     app.server(Endpoint(), transport=transport)
@@ -299,7 +298,7 @@ def test_messages_are_sent_and_settled_by_the_io_thread_or_who_stands_in_for_it(
     with ThreadPoolExecutor(1) as other:
         assert other.submit(client.call, {}, "echo", value=1).result(PATIENCE) == 1
     assert client.call({}, "echo", value=2) == 2
-    assert seen == {(name, True) for name in ("settle", "transfer", "grant")}
+    assert seen == {("settle", True), ("send", True), ("flow", True)}
 
 
 def test_a_call_never_sleeps_or_polls_while_it_waits(app, monkeypatch):

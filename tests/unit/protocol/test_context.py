@@ -31,7 +31,7 @@ def context(product="qpid-cpp", **changes):
 
 
 def encoded(context, destination, wants_reply):
-    _, template = context.template(destination, wants_reply)
+    _, template, _ = context.template(destination, wants_reply)
     return messages.decode(template.request("id", b"body", 0, False))
 
 
