@@ -1,0 +1,215 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cloud of any size: life cycles of instances with their ports and volumes, from a seed.
+
+Events are simulated in the order of their times. What is kept is what lives, and that is bounded
+(:data:`MOST_ALIVE`), so a hundred million notifications take no more memory than ten thousand.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+import itertools
+import random
+import uuid
+from collections.abc import Generator, Iterator
+
+from amqp1_driver.pipeline.generate import payloads as p
+from amqp1_driver.pipeline.generate.notification import Notification
+
+FLAVORS = (p.Flavor("tiny", 1, 512, 1), p.Flavor("small", 1, 2048, 20),
+           p.Flavor("medium", 2, 4096, 40), p.Flavor("large", 4, 8192, 80, 20))
+MOST_ALIVE = 2000
+#: mean hours that an instance lives
+_LIFE_HOURS = 10.0
+#: notifications of one life, about; from it the pace of new ones is set
+_PER_LIFE = 13.0
+_ERROR = 0.03
+_LOST_END = 0.005
+_AUDIT = datetime.timedelta(days=1)
+
+#: seconds to wait, or a notification
+_Life = Generator["float | Notification", None, None]
+
+
+def notifications(seed: int, count: int, begin: datetime.datetime, per_day: int = 20_000,
+                  tenants: int = 20, hosts: int = 40,
+                  prefix: str = "n-") -> Iterator[Notification]:
+    """So many notifications, in the order of their times.
+
+    :param begin: UTC without a zone
+    :param per_day: about so many for each day
+    :param prefix: of the ids, before the number: ``n-0``, ``n-1`` and so on
+    """
+    cloud = Cloud(seed, begin, per_day, tenants, hosts)
+    for number, notification in enumerate(itertools.islice(cloud.events(), count)):
+        yield notification._replace(message_id=f"{prefix}{number}")
+
+
+class Cloud:
+    """The simulation; one thread."""
+
+    def __init__(self, seed: int, begin: datetime.datetime, per_day: int, tenants: int,
+                 hosts: int) -> None:
+        self.now = begin
+        self._rng = random.Random(seed)
+        self._tenants = [f"tenant-{n:02d}" for n in range(tenants)]
+        self._hosts = [f"compute-{n:03d}" for n in range(hosts)]
+        self._pause = 86_400.0 * _PER_LIFE / per_day
+        self._queue: list[tuple[datetime.datetime, int, _Life]] = []
+        self._numbers = itertools.count()
+        self._instances: dict[str, p.Instance] = {}
+        self._volumes: dict[str, p.Volume] = {}
+        self._begin(self._arrivals())
+        self._begin(self._audits())
+
+    def events(self) -> Iterator[Notification]:
+        """Without end."""
+        while True:
+            self.now, _, life = heapq.heappop(self._queue)
+            for step in life:
+                if isinstance(step, Notification):
+                    yield step
+                else:
+                    later = self.now + datetime.timedelta(seconds=step)
+                    heapq.heappush(self._queue, (later, next(self._numbers), life))
+                    break
+
+    def _begin(self, life: _Life) -> None:
+        heapq.heappush(self._queue, (self.now, next(self._numbers), life))
+
+    def _id(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def _took(self, typical: float) -> float:
+        """Seconds that an operation takes: mostly about so many, sometimes many more."""
+        return round(self._rng.lognormvariate(0.0, 0.5) * typical, 6)
+
+    def _arrivals(self) -> _Life:
+        while True:
+            yield self._rng.expovariate(1.0 / self._pause)
+            if len(self._instances) < MOST_ALIVE:
+                self._begin(self._instance())
+
+    def _audits(self) -> _Life:
+        while True:
+            midnight = self.now.replace(hour=0, minute=0, second=0, microsecond=0) + _AUDIT
+            yield (midnight - self.now).total_seconds()
+            begin, end = midnight - _AUDIT, midnight
+            for i in list(self._instances.values()):
+                if i.launched_at is not None:
+                    yield Notification(self.now, "compute.instance.exists", f"compute.{i.host}",
+                                       p.exists_legacy(i, begin, end), None, i.tenant_id)
+                    yield 0.002
+            for v in list(self._volumes.values()):
+                yield Notification(self.now, "volume.exists", f"volume.{v.host}",
+                                   p.exists_volume(v, begin, end), None, v.tenant_id)
+                yield 0.002
+
+    # -- an instance, from the request to its end -------------------------------------------
+
+    def _instance(self) -> _Life:
+        rng, tenant = self._rng, self._rng.choice(self._tenants)
+        i = p.Instance(self._id(), tenant, f"user-{tenant}", rng.choice(FLAVORS),
+                       rng.choice(self._hosts), self.now)
+        request = f"req-{self._id()}"
+        yield self._nova(i, "create", "start", request)
+        port = p.Port(self._id(), tenant, i.uuid, i.host, self.now)
+        yield from self._port(port, "create", request)
+        yield self._took(12.0)
+        if rng.random() < _ERROR:
+            i.state = "error"
+            yield self._nova(i, "create", "error", request)
+            yield from self._port(port, "delete", request)
+            return
+        i.state, i.launched_at = "active", self.now
+        self._instances[i.uuid] = i
+        yield from self._end(self._nova(i, "create", "end", request))
+        if rng.random() < 0.4:
+            self._begin(self._volume(i))
+        if rng.random() < 0.15:
+            yield rng.expovariate(1 / 3600)
+            yield from self._resize(i)
+        yield rng.expovariate(1.0 / (_LIFE_HOURS * 3600))
+        request = f"req-{self._id()}"
+        yield self._nova(i, "delete", "start", request)
+        yield self._took(4.0)
+        i.state, i.deleted_at = "deleted", self.now
+        self._instances.pop(i.uuid, None)
+        yield from self._port(port, "delete", request)
+        yield from self._end(self._nova(i, "delete", "end", request))
+
+    def _resize(self, i: p.Instance) -> _Life:
+        request = f"req-{self._id()}"
+        yield self._nova(i, "finish_resize", "start", request)
+        yield self._took(20.0)
+        i.flavor = self._rng.choice(FLAVORS)
+        yield from self._end(self._nova(i, "finish_resize", "end", request))
+        yield self._took(60.0)
+        yield self._nova(i, "resize.confirm", "start", request)
+        yield self._took(1.0)
+        yield from self._end(self._nova(i, "resize.confirm", "end", request))
+
+    def _volume(self, i: p.Instance) -> _Life:
+        rng, request = self._rng, f"req-{self._id()}"
+        v = p.Volume(self._id(), i.tenant_id, i.user_id, rng.choice((10, 50, 100, 500)),
+                     f"block-{rng.randrange(4)}@lvm", self.now)
+        yield self._cinder(v, "create", "start", request)
+        yield self._took(3.0)
+        if rng.random() < _ERROR:
+            v.status = "error"
+            yield self._cinder(v, "create", "error", request)
+            return
+        v.status, v.launched_at = "available", self.now
+        self._volumes[v.id] = v
+        yield from self._end(self._cinder(v, "create", "end", request))
+        yield self._cinder(v, "attach", "start", request)
+        yield self._took(2.0)
+        v.status, v.attached_to = "in-use", i.uuid
+        yield from self._end(self._cinder(v, "attach", "end", request))
+        yield rng.expovariate(1.0 / (_LIFE_HOURS * 3600))
+        request = f"req-{self._id()}"
+        yield self._cinder(v, "delete", "start", request)
+        yield self._took(3.0)
+        v.status = "deleted"
+        self._volumes.pop(v.id, None)
+        yield from self._end(self._cinder(v, "delete", "end", request))
+
+    def _port(self, port: p.Port, action: str, request: str) -> _Life:
+        start = p.port_request(port) if action == "create" else p.port_id(port)
+        yield self._neutron(port, f"port.{action}.start", start, request)
+        yield self._took(1.0)
+        yield from self._end(self._neutron(port, f"port.{action}.end", p.port(port), request))
+
+    def _end(self, notification: Notification) -> _Life:
+        """An end, which is lost now and then."""
+        if self._rng.random() >= _LOST_END:
+            yield notification
+
+    def _nova(self, i: p.Instance, action: str, phase: str, request: str) -> Notification:
+        more = {"message": "No valid host was found"} if phase == "error" else {}
+        return Notification(self.now, f"compute.instance.{action}.{phase}", f"compute.{i.host}",
+                            p.legacy(i, **more), request, i.tenant_id, i.user_id,
+                            "ERROR" if phase == "error" else "INFO")
+
+    def _cinder(self, v: p.Volume, action: str, phase: str, request: str) -> Notification:
+        more = {"reason": "no backend has room"} if phase == "error" else {}
+        return Notification(self.now, f"volume.{action}.{phase}", f"volume.{v.host}",
+                            p.volume(v, **more), request, v.tenant_id, v.user_id,
+                            "ERROR" if phase == "error" else "INFO")
+
+    def _neutron(self, port: p.Port, event: str, payload: dict[str, object],
+                 request: str) -> Notification:
+        return Notification(self.now, event, "network.ctrl-1", payload, request, port.tenant_id,
+                            f"user-{port.tenant_id}")
