@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``amqp1 pipeline notifications``: notifications into a lake of bronze, silver and gold tables.
+
+Also by spark-submit: ``spark-submit .../commands/notifications.py --lake ... --url ...``
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from amqp1_driver.pipeline.lake.job import Plan, Summary
+
+_EPILOG = """\
+LAKE has bronze/ (rows as they came, by date of receipt), silver/ (each notification once),
+malformed/ (what could not be read, with the reason) and gold/ (operations, durations, errors,
+lifetimes, usage, audit). Run it again with the same LAKE, and it goes on where it was.
+
+  amqp1 pipeline notifications --lake /srv/lake --url amqp://bus:5672 --topic notifications
+  amqp1 pipeline notifications --lake /srv/lake --bronze /srv/archive/bronze
+"""
+_INTERVAL = re.compile(r"^\d+ (second|minute|hour|day)s?$")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the job."""
+    arguments(subparsers.add_parser(
+        "notifications", help="notifications into bronze, silver and gold tables",
+        description="Takes notifications in and computes what they tell: how long operations "
+        "take and which never end, error rates, usage of each tenant, and whether the audit "
+        "agrees with what was observed.",
+        epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter))
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the job's options."""
+    parser.add_argument("--lake", required=True, metavar="FOLDER",
+                        help="folder of the tables; a path, or a URL that Spark knows")
+    where = parser.add_argument_group("where notifications come from")
+    where.add_argument("--url", metavar="URL", help="transport URL of the bus")
+    where.add_argument("--topic", default="notifications", metavar="TOPICS",
+                       help="topics, with a comma between them (default: notifications)")
+    where.add_argument("--pool", metavar="POOL",
+                       help="take copies of its own, as a listener in this pool does")
+    where.add_argument("--spool", metavar="FOLDER",
+                       help="folder of the spool, on storage that all executors see "
+                            "(default: LAKE/_spool)")
+    where.add_argument("--source-option", action="append", default=[], metavar="NAME=VALUE",
+                       help="a further option of the data source; may be repeated")
+    where.add_argument("--bronze", metavar="FOLDER",
+                       help="Parquet files of a bronze table that is there, instead of a bus")
+    when = parser.add_argument_group("when")
+    when.add_argument("--continuous", action="store_true",
+                      help="go on until SIGTERM or ^C; else take what is there, and end")
+    when.add_argument("--every", type=float, default=5.0, metavar="SECONDS",
+                      help="with --continuous, between batches (default: 5)")
+    when.add_argument("--gold-every", type=float, default=60.0, metavar="SECONDS",
+                      help="with --continuous, between computations of gold (default: 60)")
+    how = parser.add_argument_group("how")
+    how.add_argument("--dedup-within", metavar="INTERVAL",
+                     help='copies come within this time of the first ("2 hours"): looked up in '
+                          "Spark's state, under a watermark; else in all of silver's day")
+    how.add_argument("--until", type=_until, metavar="TIME",
+                     help="count what still runs until this time, UTC (default: the latest "
+                          "notification)")
+    how.add_argument("--max-files-per-batch", type=int, default=16, metavar="N",
+                     help="of bronze, in one batch of silver (default: 16)")
+    how.add_argument("--master", help="Spark's master (default: what spark-submit set, else "
+                                      "local[2])")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the job; 0, or 1 if a stage failed.
+
+    :raises ValueError: options that do not go together
+    """
+    options = plan(args)
+    from amqp1_driver.pipeline.session import spark_session
+
+    spark = spark_session("amqp1 notifications", args.master)
+    from pyspark.errors import StreamingQueryException
+
+    from amqp1_driver.pipeline.lake import job
+    from amqp1_driver.pipeline.lake.layout import Lake
+
+    lake = Lake(spark, args.lake)
+    try:
+        summary = job.run(lake, options, _until_signal() if args.continuous else None)
+    except StreamingQueryException as error:
+        print(f"amqp1 pipeline notifications: a stage failed, and goes on from there when "
+              f"started again: {error}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    print(text(summary, args.lake))
+    return 0
+
+
+def plan(args: argparse.Namespace) -> Plan:
+    """What the options ask for.
+
+    :raises ValueError: they do not go together
+    """
+    from amqp1_driver.pipeline.lake.job import Plan
+
+    if bool(args.url) == bool(args.bronze):
+        raise ValueError("one of --url and --bronze is needed, and not both")
+    if args.dedup_within and not _INTERVAL.match(args.dedup_within):
+        raise ValueError(f"--dedup-within {args.dedup_within!r} is no interval such as '2 hours'")
+    source = None
+    if args.url:
+        if "://" in args.lake and not args.spool:
+            raise ValueError("--spool is needed: the spool lies in a folder, not at a URL")
+        source = {"url": args.url, "topic": args.topic,
+                  "spoolDir": args.spool or f"{args.lake.rstrip('/')}/_spool",
+                  **dict(_pair(option) for option in args.source_option)}
+        if args.pool:
+            source["pool"] = args.pool
+    return Plan(source=source, bronze=args.bronze, every=args.every if args.continuous else None,
+                gold_every=args.gold_every, dedup_within=args.dedup_within, until=args.until,
+                files_per_batch=args.max_files_per_batch)
+
+
+def text(summary: Summary, lake: str) -> str:
+    """The summary at the end."""
+    taken = summary.taken
+    touched = summary.touched
+    days = f"{len(touched)}: {touched[0]} to {touched[-1]}" if touched else "none"
+    rows = [
+        ("taken in from the bus", f"{summary.received:,}"),
+        ("read from bronze", f"{taken.rows:,}"),
+        ("new in silver", f"{taken.notifications:,}"),
+        ("copies left out", f"{taken.copies:,}"),
+        ("malformed, kept aside", f"{taken.malformed:,}"),
+        ("days with new rows", days),
+        ("counted until", f"{summary.until} UTC" if summary.until else "-"),
+        ("seconds", ", ".join(f"{name} {value:.1f}" for name, value in summary.seconds.items())),
+        ("tables in", lake),
+    ]
+    return "\n".join(f"{name:<24}{value}" for name, value in rows)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of spark-submit."""
+    parser = argparse.ArgumentParser(prog="notifications", description=__doc__, epilog=_EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except ValueError as error:
+        print(f"notifications: {error}", file=sys.stderr)
+        return 2
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, separator, value = option.partition("=")
+    if not name or not separator:
+        raise ValueError(f"--source-option {option!r} is not NAME=VALUE")
+    return name, value
+
+
+def _until(value: str) -> datetime.datetime:
+    time = datetime.datetime.fromisoformat(value)
+    return time.astimezone(datetime.UTC).replace(tzinfo=None) if time.tzinfo else time
+
+
+def _until_signal() -> threading.Event:
+    """Set by SIGTERM and ^C."""
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: end.set())
+    return end
+
+
+if __name__ == "__main__":
+    sys.exit(main())
