@@ -65,11 +65,13 @@ class Place:
     :param address: of the bus that URLs without a host stand for
     :param bus_pid: the bus's process; None: the one that listens where the URL says, if local
     :param executor: threads of a server
+    :param far: URL that servers connect to instead, of another router of the same mesh
     """
 
     address: str = ""
     bus_pid: int | None = None
     executor: int = 64
+    far: str = ""
 
 
 def measure(entry: Entry, scenario: Scenario, place: Place, limits: Limits,
@@ -103,6 +105,7 @@ class _Run:
             "executor": place.executor, "timeout": limits.timeout, "servers": scenario.servers,
             "options": list(entry.options),
         }  # fmt: skip
+        self._far = place.far or url
         self._servers: list[Worker] = []
         self._clients: list[Worker] = []
         self._warm = 0
@@ -141,7 +144,7 @@ class _Run:
         python = self._entry.python
         for number in range({"floor": 0, "tcp": 1}.get(self._entry.kind, self._scenario.servers)):
             name = f"server-{number + 1}"
-            order = {**self._order, "role": "server", "name": name}
+            order = {**self._order, "role": "server", "name": name, "url": self._far}
             self._servers.append(self._crew.add(name, python, order))
         if self._entry.kind == "tcp":
             self._crew.wait("ready", self._servers, self._limits.start)
