@@ -101,6 +101,10 @@ class Client:
             self._prefix, self._on_context)
         self._loop.add_before_sleep(self._port.before_sleep)
         self._loop.on_death(self._died)
+        # what an observed client does otherwise
+        self._send: Callable[[Any], object] = self._connection.send
+        self._new_request: Callable[..., Request] = Request
+        self._new_reply: Callable[..., Reply] = Reply
         self._hosts = ", ".join(str(host) for host in hosts)
 
     # -- life --------------------------------------------------------------------
@@ -157,20 +161,19 @@ class Client:
         gzip = False
         if self._compresses:
             body, gzip = codec.compress(body, self.settings.compression_threshold)
-        op = Request(kind, destination, f"{self._prefix}-{next(self._ids):x}", body,
-                     Deadline(now + timeout), self._retries.get(retry) or self._retry(retry),
-                     Future(self._loop.release),
-                     gzip=gzip,
-                     settled=bool(self._pre_settled) and kind.value in self._pre_settled
-                     and not mandatory,
-                     ttl=kind is Kind.CALL, mandatory=mandatory)
+        op = self._new_request(
+            kind, destination, f"{self._prefix}-{next(self._ids):x}", body,
+            Deadline(now + timeout), self._retries.get(retry) or self._retry(retry),
+            Future(self._loop.release), gzip=gzip,
+            settled=bool(self._pre_settled) and kind.value in self._pre_settled and not mandatory,
+            ttl=kind is Kind.CALL, mandatory=mandatory)
         context = self._context
         if context is not None:
             op.bind(context, now)
         under_way = self._requests_under_way
         under_way.add(op)
         try:
-            self._put(self._connection.send, op, timeout, len(under_way) == 1)
+            self._put(self._send, op, timeout, len(under_way) == 1)
             reply: codec.Message | None = self._wait(op, monitor)
         finally:
             under_way.discard(op)
@@ -285,10 +288,10 @@ class Client:
         gzip = False
         if self._compresses:
             body, gzip = codec.compress(body, self.settings.compression_threshold)
-        op = Reply(Kind.REPLY, address, correlation_id, message_id, body,
-                   Deadline(now + timeout),
-                   self._reply_retry, gzip=gzip, settled=self._settles_replies,
-                   on_end=self._reply_ended)
+        op = self._new_reply(
+            Kind.REPLY, address, correlation_id, message_id, body, Deadline(now + timeout),
+            self._reply_retry, gzip=gzip, settled=self._settles_replies,
+            on_end=self._reply_ended)
         gate: Future[None] | None = None
         if len(self._replies_under_way) >= self.settings.reply_backlog:
             gate = op.gate = Future()
@@ -297,8 +300,7 @@ class Client:
         if context is not None:
             op.bind(context, now)
         try:
-            self._loop.put(self._connection.send, op, timeout,
-                           len(self._replies_under_way) == 1)
+            self._loop.put(self._send, op, timeout, len(self._replies_under_way) == 1)
             if gate is not None:
                 gate.result(timeout)
         except (MailboxFull, LoopClosed, TimeoutError) as error:
@@ -335,10 +337,10 @@ class Client:
         now = time.monotonic()
         if context is None or self._is_dead(address, now):
             return
-        op = Reply(Kind.HEARTBEAT, address, correlation_id, message_id, b"",
-                   Deadline.after(timeout, now), Retry.of(0), settled=True)
+        op = self._new_reply(Kind.HEARTBEAT, address, correlation_id, message_id, b"",
+                             Deadline.after(timeout, now), Retry.of(0), settled=True)
         op.bind(context, now)
-        self._post(self._connection.send, op)
+        self._post(self._send, op)
 
     # -- receiving ---------------------------------------------------------------
 

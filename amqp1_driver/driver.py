@@ -201,14 +201,21 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             return client
         with self._lock:
             if self._client is None or self._client.dead:
-                # late: it needs proton, and __init__ says what to do when that is missing
-                from amqp1_driver.client import Client
-
-                client = Client(self._hosts, self._settings, self._virtual_host,
-                                self._exchange)
+                client = self._make_client()
                 client.start()
                 self._client = client
             return self._client
+
+    def _make_client(self) -> "Client":
+        # late: it needs proton, and __init__ says what to do when that is missing
+        arguments = self._hosts, self._settings, self._virtual_host, self._exchange
+        if self._settings.telemetry.wanted:
+            from amqp1_driver.reporting import observed_client
+
+            return observed_client(*arguments)
+        from amqp1_driver.client import Client
+
+        return Client(*arguments)
 
     def _forked(self) -> None:
         if self._client is not None:

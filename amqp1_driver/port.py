@@ -43,6 +43,7 @@ from amqp1_driver.protocol.connection import Connection
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.external import ExternalSasl
 from amqp1_driver.protocol.security import anonymous, engine_properties, mechanisms
+from amqp1_driver.telemetry.observer import Observer
 
 if TYPE_CHECKING:
     from amqp1_driver.eventloop.websocket import WebSocket
@@ -119,6 +120,7 @@ class LoopPort:
                  virtual_host: str | None, verify_name: str | None,
                  rng: random.Random) -> None:
         self.rng = rng
+        self.observer: Observer | None = None
         self.connection: Connection
         self._loop = loop
         self.linger = loop.linger

@@ -32,6 +32,7 @@ from amqp1_driver.options import (
     rabbitmq,
     security,
     servicebus,
+    telemetry,
     tunnel,
 )
 from amqp1_driver.options.addressing import AddressingSettings
@@ -40,6 +41,7 @@ from amqp1_driver.options.delivery import DURABLE, PRE_SETTLED, DeliverySettings
 from amqp1_driver.options.rabbitmq import RabbitmqSettings
 from amqp1_driver.options.security import SecuritySettings
 from amqp1_driver.options.servicebus import ServiceBusSettings
+from amqp1_driver.options.telemetry import TelemetrySettings
 from amqp1_driver.options.tunnel import WEBSOCKET_PORT, TunnelSettings
 
 __all__ = [
@@ -72,6 +74,7 @@ OPTS: list[cfg.Opt] = [
     *rabbitmq.OPTS,
     *tunnel.OPTS,
     *servicebus.OPTS,
+    *telemetry.OPTS,
 ]
 _BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
 
@@ -89,6 +92,7 @@ class Settings(
     RabbitmqSettings,
     TunnelSettings,
     ServiceBusSettings,
+    TelemetrySettings,
 ):
     """Checked values of all options, for any thread. Durations in seconds, sizes in bytes."""
 
@@ -270,6 +274,9 @@ def _checked(values: dict[str, Any]) -> Settings:
     )
     _check_files(settings)
     _check_tunnel(settings)
+    trouble = telemetry.trouble(settings.telemetry)
+    if trouble is not None:
+        raise InvalidOption(trouble)
     return settings
 
 

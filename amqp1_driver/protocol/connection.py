@@ -236,6 +236,8 @@ class Connection:
 
     def abort(self, error: BaseException) -> None:
         """The loop is dying: nobody may be left waiting."""
+        if self.port.observer is not None:
+            self.port.observer.connection(self.host, _State.CLOSED.value, error)
         self._on_ready(None)
         if self._generation is not None:
             for op in self._generation.lost(error):
@@ -349,16 +351,22 @@ class Connection:
         """The reply link has gone while the connection lives: it is being rebuilt."""
         if self.state is not _State.READY or self._generation is None:
             return
-        self._fire(_Event.REPLY_LOST)
+        self._fire(_Event.REPLY_LOST, error)
         self._on_ready(None)
         self._hold(self._generation.take_pending())
         self._arm_deadline()
 
     # -- inner ---------------------------------------------------------------------
 
-    def _fire(self, event: ConnectionEvent) -> ConnectionState:
+    def _fire(self, event: ConnectionEvent,
+              error: BaseException | None = None) -> ConnectionState:
+        before = self._machine.state
         state = self._machine.fire(event)
         self._ready = self._generation if state is _State.READY else None
+        observer = self.port.observer
+        if observer is not None and state is not before:
+            # that a connection which was to be closed has gone is no error
+            observer.connection(self.host, state.value, None if state is _State.CLOSED else error)
         return state
 
     def give_up(self, error: exceptions.AmqpError) -> None:
@@ -396,7 +404,7 @@ class Connection:
                                             self._dialling.virtual_host_name)
             self._dialling.not_opened()
         established = self.state is _State.READY
-        state = self._fire(_Event.LOST)
+        state = self._fire(_Event.LOST, error)
         if state is _State.CLOSED:
             error = exceptions.Closed("the transport was closed", host=self.host)
         self.port.disconnect()

@@ -26,6 +26,7 @@ from amqp1_driver.policy.redirect import SAME_PLACE, Redirect, Trail
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.states import LINK, LinkEvent, LinkState, Machine
+from amqp1_driver.telemetry.observer import Observer
 
 LOG = logging.getLogger(__name__)
 
@@ -38,9 +39,11 @@ class Scheduler(Protocol):
     """The clock and timers of the loop that runs us, and a source of jitter.
 
     ``linger`` has the connection's ``process`` called once more within a millisecond or so.
+    ``observer`` wants to know what becomes of links; it is set before there are any.
     """
 
     rng: random.Random
+    observer: Observer | None
 
     def now(self) -> float: ...
     def call_later(self, delay: float, fn: Callable[[], None]) -> Cancellable: ...
@@ -66,6 +69,8 @@ class Link:
         self._engine: Engine | None = None
         self._trail = Trail()
         self._place: str | None = None
+        self._observer = scheduler.observer
+        self._stall: tuple[float, int | None] | None = None
 
     @property
     def state(self) -> LinkState:
@@ -78,39 +83,65 @@ class Link:
     def attach(self, engine: Engine) -> None:
         """Open the link on this physical connection."""
         self._engine = engine
-        self.machine.fire(LinkEvent.ATTACH)
+        self._fire(LinkEvent.ATTACH)
         self.link = self._open(engine)
 
     def detach(self) -> None:
         """Close the link for good."""
         self._stop_timer()
-        self.machine.fire(LinkEvent.DETACH)
+        self._fire(LinkEvent.DETACH)
         if self.link is not None:
             self._release()
-            self.machine.fire(LinkEvent.REMOTE_DETACHED)
+            self._fire(LinkEvent.REMOTE_DETACHED)
 
     def connection_lost(self) -> None:
         """The physical connection is gone and all that was on it."""
         self._stop_timer()
-        self.machine.fire(LinkEvent.CONNECTION_LOST)
+        self._fire(LinkEvent.CONNECTION_LOST)
         self.link = None
         self._engine = None
+
+    def _fire(self, event: LinkEvent, error: BaseException | None = None) -> None:
+        before = self.machine.state
+        state = self.machine.fire(event)
+        if self._observer is not None and state is not before:
+            self._resumed(ended=True)
+            self._observer.link(self.host, self.address, state.value, error)
+
+    # -- credit, for the observer ------------------------------------------
+
+    def _stalled(self, credit: int | None = None) -> None:
+        """No credit is left.
+
+        :param credit: all that a subscription gives; None: it is we who want to send
+        """
+        if self._observer is not None and self._stall is None:
+            self._stall = self.scheduler.now(), credit
+            self._observer.stalled(self.host, self.address, credit)
+
+    def _resumed(self, ended: bool = False) -> None:
+        """There is credit again, or (``ended``) nobody waits for it any more."""
+        stall, self._stall = self._stall, None
+        if self._observer is not None and stall is not None:
+            since, credit = stall
+            self._observer.resumed(self.host, self.address, self.scheduler.now() - since, credit,
+                                   ended)
 
     # -- told by the engine -----------------------------------------------
 
     def link_attached(self) -> None:
-        self.machine.fire(LinkEvent.REMOTE_ATTACHED)
+        self._fire(LinkEvent.REMOTE_ATTACHED)
         self._retry = self._fresh
         self._attached()
 
     def link_detached(self, name: str | None, description: str | None) -> None:
         was_attached = self.attached
         redirect = self.link.redirect if name == LINK_REDIRECT and self.link is not None else None
-        self.machine.fire(LinkEvent.REMOTE_DETACHED)
-        self._release()
         error = exceptions.from_condition(
             name, description, default=exceptions.LinkFailed, host=self.host,
             address=self.address)
+        self._fire(LinkEvent.REMOTE_DETACHED, error)
+        self._release()
         before, self._place = self.place, None
         if redirect is not None and self.state is LinkState.REATTACH_WAIT:
             reason = self._follow(redirect, before)
@@ -154,9 +185,9 @@ class Link:
     def _reattach(self) -> None:
         self._timer = None
         if self._engine is None or not self._wanted():
-            self.machine.fire(LinkEvent.DETACH)
+            self._fire(LinkEvent.DETACH)
             return
-        self.machine.fire(LinkEvent.RETRY)
+        self._fire(LinkEvent.RETRY)
         self.link = self._open(self._engine)
 
     def _release(self) -> None:

@@ -161,6 +161,8 @@ class Receiver(Link):
     def _grant(self, change: int) -> None:
         if change and self.link is not None:
             self.link.grant(change)
+            if change > 0:
+                self._resumed()
 
     def _ask(self, done: Answered, change: int = 0) -> None:
         link = self.link
@@ -209,6 +211,7 @@ class Receiver(Link):
         grant = self.window.on_settled()
         if grant:
             link.grant(grant)
+            self._resumed()
 
     def settle_all(self, deliveries: Iterable[Delivery]) -> int:
         """Accept deliveries whose room is given back by :meth:`on_settled`; those of a link
@@ -230,6 +233,7 @@ class Receiver(Link):
         grant = self.window.on_settled_within(n, limit)
         if grant and self.link is not None:
             self.link.grant(grant)
+            self._resumed()
 
     # -- told by the engine --------------------------------------------------
 
@@ -243,6 +247,7 @@ class Receiver(Link):
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on %s at %s: all %d credits are used up",
                       self.window.stalls, self.address, self.host, self.window.limit)
+            self._stalled(self.window.limit)
         if self._accept_early and self.link is not None:
             self.link.settle(key, Outcome.ACCEPTED)
             settled = True

@@ -93,6 +93,7 @@ class Replies(Link):
             grant = self.window.resize(len(self.waiting) * 4)
             if grant:
                 self.link.grant(grant)
+                self._resumed()
 
     def forget(self, message_id: str) -> None:
         self.waiting.pop(message_id, None)
@@ -118,6 +119,7 @@ class Replies(Link):
     def link_delivery(self, key: int, data: bytes, settled: bool) -> None:
         if self.window.on_delivery():
             LOG.debug("Credit stall %d on the reply link at %s", self.window.stalls, self.host)
+            self._stalled(self.window.limit)
         if not self.unsettled:
             self.scheduler.linger()
         self.unsettled.append(key)
@@ -154,6 +156,7 @@ class Replies(Link):
         grant = self.window.on_settled(len(keys))
         if grant:
             link.grant(grant)
+            self._resumed()
 
     # -- inner -----------------------------------------------------------------
 

@@ -230,6 +230,8 @@ class Sender(Link):
         self.link_credit()
         if self.pending and self.blocked_since is None:
             self._block()
+        elif self.pending:
+            self._stalled()
 
     def _detached(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self._fail_unsettled(error)
@@ -307,6 +309,7 @@ class Sender(Link):
             self._awaited = "the session's window, which RabbitMQ closes in an alarm"
         else:
             self._awaited = "credit"
+        self._stalled()
 
     def _nothing_waits(self, sent: bool = False) -> None:
         """Because messages have gone, or could go; or because all who waited have given up."""
@@ -314,9 +317,11 @@ class Sender(Link):
             self._unblock()
         else:
             self.blocked_since = None
+            self._resumed(ended=True)
 
     def _unblock(self) -> None:
         since, self.blocked_since = self.blocked_since, None
+        self._resumed()
         if since is not None and self._warned_at > since:
             LOG.info("Sending to %s on %s goes on: blocked for %.1f s (%s)",
                      self.address or "any address", self.host, self.scheduler.now() - since,

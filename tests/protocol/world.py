@@ -120,6 +120,7 @@ class FakePort:
     """The world as :class:`Connection` sees it; records what it asks for."""
 
     virtual_host: str | None = None
+    observer: Any = None
 
     def __init__(self, world: World) -> None:
         self.rng = random.Random(7)

@@ -103,6 +103,17 @@ NEW = {
     "token_scope": "entity",
     "servicebus_credit": 20,
     "servicebus_workers": 1,
+    "telemetry_directory": "",
+    "telemetry_format": "json",
+    "telemetry_file_bytes": 67108864,
+    "telemetry_file_seconds": 60.0,
+    "telemetry_files_kept": 100,
+    "telemetry_port": 0,
+    "telemetry_ports": 32,
+    "telemetry_host": "127.0.0.1",
+    "telemetry_topic": "",
+    "telemetry_exchange": "",
+    "telemetry_queue": 50000,
 }
 
 
@@ -134,7 +145,7 @@ def test_importing_needs_neither_proton_nor_oslo_messaging():
         "print(len(o.list_opts()[0][1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "76\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "87\n"), done.stderr
 
 
 def test_names_and_defaults(conf):

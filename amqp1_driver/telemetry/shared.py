@@ -1,0 +1,147 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""One hub for all transports of a process that ask for the same.
+
+The first to ask makes it, the last to let go closes it.  The child of a fork has none: what it
+inherited is its parent's and is not touched; its own is made when it uses a transport.
+"""
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Hashable
+
+from amqp1_driver.telemetry.config import Config
+from amqp1_driver.telemetry.events import Event
+from amqp1_driver.telemetry.files import FileSink
+from amqp1_driver.telemetry.formats import make_format
+from amqp1_driver.telemetry.hub import Consumer, Hub
+from amqp1_driver.telemetry.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+
+#: how long the end may take, seconds
+CLOSE_TIMEOUT = 5.0
+
+_Key = tuple[Config, Hashable]
+
+_lock = threading.Lock()
+_open: dict[_Key, "Telemetry"] = {}
+
+
+class Telemetry:
+    """A hub and those who hold it.  A sink for any thread."""
+
+    def __init__(self, key: _Key, consumers: dict[str, Consumer], metrics: Metrics | None,
+                 capacity: int) -> None:
+        self.hub = Hub(consumers, capacity)
+        self.metrics = metrics
+        self._on_close: list[Callable[[], object]] = []
+        self._on_fork: list[Callable[[], object]] = [self.hub.abandon]
+        self._key = key
+        self._holders = 0
+        self.emit: Callable[[Event], None] = self.hub.emit
+
+    def at_end(self, close: Callable[[], object], abandon: Callable[[], object]) -> None:
+        """What to call when it is closed, and in the child of a fork instead."""
+        self._on_close.append(close)
+        self._on_fork.append(abandon)
+
+    def hold(self) -> None:
+        """Under the lock."""
+        self._holders += 1
+
+    def release(self) -> None:
+        """One holder less; the last one closes it, and waits for that."""
+        with _lock:
+            self._holders -= 1
+            last = self._holders == 0 and _open.get(self._key) is self
+            if last:
+                del _open[self._key]
+        if last:
+            self.close()
+
+    def close(self) -> None:
+        """Finish files, send what is left, give up the port."""
+        if not self.hub.close(CLOSE_TIMEOUT):
+            LOG.warning("Telemetry did not end within %s s", CLOSE_TIMEOUT)
+        for fn in self._on_close:
+            fn()
+
+    def abandon(self) -> None:
+        """This is the child of a fork: close what was inherited, touch nothing else."""
+        for fn in self._on_fork:
+            fn()
+
+
+def acquire(config: Config, key: Hashable = None,
+            more: dict[str, Callable[[], Consumer]] | None = None) -> Telemetry:
+    """The hub for this configuration; to be released once by each who asked.
+
+    :param key: what else has to be equal to share it
+    :param more: makes further consumers, by name
+    """
+    whole: _Key = (config, key)
+    with _lock:
+        found = _open.get(whole)
+        if found is None:
+            found = _open[whole] = _make(whole, more or {})
+        found.hold()
+        return found
+
+
+def _make(key: _Key, more: dict[str, Callable[[], Consumer]]) -> Telemetry:
+    config = key[0]
+    consumers: dict[str, Consumer] = {}
+    metrics: Metrics | None = None
+    files: FileSink | None = None
+    if config.directory:
+        consumers["the file sink"] = files = FileSink(
+            config.directory, make_format(config.format), max_bytes=config.file_bytes,
+            max_seconds=config.file_seconds, keep=config.files_kept)
+    if config.port:
+        consumers["counting"] = metrics = Metrics()
+    for name, make in more.items():
+        consumers[name] = make()
+    telemetry = Telemetry(key, consumers, metrics, config.queue)
+    if metrics is not None:
+        # late: it needs a package of an extra
+        from amqp1_driver.telemetry.endpoint import Endpoint
+
+        endpoint = Endpoint(metrics, lambda: telemetry.hub.dropped)
+        if endpoint.listen(config.host, config.port, config.ports):
+            telemetry.at_end(endpoint.close, endpoint.abandon)
+    if files is not None:
+        telemetry.at_end(lambda: None, files.abandon)
+    telemetry.hub.start()
+    return telemetry
+
+
+def _after_fork_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for telemetry in _open.values():
+        telemetry.abandon()
+    _open.clear()
+
+
+def _at_exit() -> None:
+    """Who never called ``cleanup`` shall have whole files all the same."""
+    for telemetry in list(_open.values()):
+        telemetry.close()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)
