@@ -57,6 +57,8 @@ class Costs:
     :param noise: coefficient of variation of a single piece of work
     :param disorder: share of the pieces that are taken not in turn but at random, as threads
         that wait for one lock are
+    :param hop_us: of a link between two routers, beyond the network and what the router on the
+        other side costs
     :param pause_us: mean of the exponential time for which something else takes a core
     :param pauses: such pauses per second and core
     :param slice_us: that the operating system lets a process run when others wait
@@ -70,6 +72,7 @@ class Costs:
     stretch: float = 1.0
     noise: float = 0.0
     disorder: float = 0.0
+    hop_us: float = 0.0
     pause_us: float = 0.0
     pauses: float = 0.0
     slice_us: float = 3000.0
@@ -78,7 +81,7 @@ class Costs:
     def __post_init__(self) -> None:
         if self.stretch < 1 or not 0 <= self.disorder <= 1 or self.slice_us <= 0:
             raise ValueError("stretch is 1 or more, disorder 0 to 1, slice_us above 0")
-        if min(self.latency_us, self.noise, self.pause_us, self.pauses) < 0:
+        if min(self.latency_us, self.noise, self.hop_us, self.pause_us, self.pauses) < 0:
             raise ValueError("a cost below zero")
 
     def replace(self, **changes: Any) -> Costs:

@@ -80,6 +80,8 @@ class Mesh:
                          for _ in range(self._here)]
         #: calls at a router that no server has credit for
         self._held: list[deque[Call]] = [deque() for _ in range(self._here)]
+        #: between two routers
+        self._link_us = setup.network_us + costs.hop_us
         self._price()
         self.tally = Tally(self.env, setup)
         self.clients: list[Caller] = []
@@ -166,7 +168,7 @@ class Mesh:
     def _routed(self, call: Call) -> None:
         if call.left:
             call.left -= 1
-            self.later(self.setup.network_us, self._at_router, call)
+            self.later(self._link_us, self._at_router, call)
             return
         self._offer(call)
 
@@ -234,7 +236,7 @@ class Mesh:
     def _returned(self, call: Call) -> None:
         if call.left:
             call.left -= 1
-            self.later(self.setup.network_us, self._back, call)
+            self.later(self._link_us, self._back, call)
             return
         call.client.replies.enter(self._to_client, call)
 

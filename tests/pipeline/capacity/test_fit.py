@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Costs are found again from what a model with known ones says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp1_driver.bench.plan import Scenario
+from amqp1_driver.pipeline.capacity import fit, measure
+from amqp1_driver.pipeline.capacity.costs import Costs, Part
+from amqp1_driver.pipeline.capacity.measure import FIGURES, Point
+from amqp1_driver.pipeline.capacity.mesh import simulate
+
+KNOWN = Costs(Part(100, 60, 2), Part(40, 30, 1), Part(120, 70, 2), latency_us=25, stretch=1.2,
+              noise=0.4, disorder=0.3)
+
+
+def measured(scenario: Scenario, costs: Costs = KNOWN) -> Point:
+    """As a real run with these costs would be."""
+    found = simulate(measure.setup(scenario, 2).replace(calls=4000, seed=3), costs)
+    return Point(scenario, {name: getattr(found, name) for name in FIGURES})
+
+
+def test_known_costs_are_found_again() -> None:
+    points = [measured(scenario) for scenario in measure.CALIBRATION]
+    found = fit.fit(points, 2, rounds=12, calls=1500)
+
+    for part in ("client", "router", "server"):
+        ours, theirs = getattr(KNOWN, part), getattr(found, part)
+        assert theirs.call == pytest.approx(ours.call, rel=0.15)
+        # what a lone caller costs
+        assert theirs.call + theirs.wake == pytest.approx(ours.call + ours.wake, rel=0.1)
+        assert theirs.kib == pytest.approx(ours.kib, rel=0.25)
+    assert found.stretch == pytest.approx(1.2, rel=0.1)
+    # and they predict a configuration that they were not made of
+    other = Scenario("call", threads=24)
+    [row] = fit.errors([measured(other)], found, 2, calls=4000)
+    assert abs(row["throughput"]["error"]) < 5
+    assert abs(row["p99"]["error"]) < 15
+
+
+def test_points_that_are_needed() -> None:
+    lone, _, many, large = (Point(scenario, dict.fromkeys(FIGURES, 1.0))
+                            for scenario in measure.CALIBRATION)
+    with pytest.raises(ValueError, match="1 thread and one with 16 or more"):
+        fit.fit([many, large], 2)
+    with pytest.raises(ValueError, match="payload of 4 KiB"):
+        fit.fit([lone, many], 2)
+    with pytest.raises(ValueError, match="small payloads"):
+        fit.fit([large], 2)
+
+
+def test_least_squares_without_negative_values() -> None:
+    assert fit.least_squares([[1, 0], [0, 1], [1, 1]], [1, 2, 3]) == pytest.approx([1, 2])
+    # y = 2 - x would be best: the slope may not be negative, so the mean it is
+    assert fit.least_squares([[1, 0], [1, 1]], [2, 1]) == pytest.approx([1.5, 0])
+
+
+def row(throughput: float, p99: float) -> dict[str, Any]:
+    return {"throughput": {"error": throughput}, "p99": {"error": p99}}
+
+
+def test_the_bar() -> None:
+    assert fit.within(row(-25.0, 24.9), 25.0)
+    assert not fit.within(row(-25.1, 0.0), 25.0)
+    assert not fit.within(row(0.0, 25.1), 25.0)

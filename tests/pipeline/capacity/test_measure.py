@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Points from results of the benchmark, without running it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp1_driver.bench.plan import Scenario
+from amqp1_driver.pipeline.capacity import measure
+from amqp1_driver.pipeline.capacity.setup import Setup
+
+
+def run(rate: float, p99: float = 2000.0, bus: float | None = 40.0, **more: Any) -> dict[str, Any]:
+    return {"sent": 100, "failed": 0, "received": 100, "lost": 0, "sent_per_s": rate,
+            "latency_us": {"p50": 1000.0, "p90": 1500.0, "p99": p99, "max": 3000.0},
+            "cpu_us": {"client": 100.0, "server": 120.0, "bus": bus}, **more}
+
+
+ONE, TWO = Scenario("call", threads=1), Scenario("call", threads=2)
+
+
+def test_medians_of_rounds_and_their_range() -> None:
+    found = measure.points([(ONE, run(10)), (TWO, run(7)), (ONE, run(30)), (ONE, run(11))])
+
+    assert [point.scenario for point in found] == [ONE, TWO]
+    assert found[0].figures == {"throughput": 11, "p50": 1000, "p90": 1500, "p99": 2000,
+                                "client_cpu": 100, "router_cpu": 40, "server_cpu": 120,
+                                "others": 0}
+    assert found[0].spread["throughput"] == (10, 30)
+    assert found[0].rounds == 3
+
+
+def test_runs_that_are_not_to_be_used() -> None:
+    with pytest.raises(ValueError, match="1 calls failed, 0 were lost"):
+        measure.points([(ONE, run(10, failed=1))])
+    with pytest.raises(ValueError, match="--bus-pid"):
+        measure.points([(ONE, run(10, bus=None))])
+
+
+def test_results_of_amqp1_bench(tmp_path: Path) -> None:
+    document = {"scenarios": [
+        {"title": "t", "operation": "call", "threads": 2, "clients": 1, "servers": 3, "size": 100,
+         "reply": None, "seconds": 5.0, "count": 0, "rate": 0.0,
+         "entries": [{"runs": [run(10), {"trouble": "none"}, run(12)]}, {"runs": [run(99)]}]},
+        {"operation": "cast"},
+    ]}
+    [point] = measure.of_document(json.loads(json.dumps(document)))
+
+    assert point.scenario == Scenario("call", threads=2, servers=3)
+    assert point.figures["throughput"] == 11
+    with pytest.raises(ValueError, match="not a result of amqp1 bench"):
+        measure.of_document({"scenarios": [{"operation": "call"}]})
+
+
+def test_a_scenario_for_the_model() -> None:
+    scenario = Scenario("call", threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0)
+
+    assert measure.setup(scenario, 2, lanes=3) == Setup(
+        threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0, cores=2, router_threads=3)
+
+
+def test_others_are_what_the_run_has_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, now = iter([50.0, 54.0]), iter([10.0, 12.0])
+    monkeypatch.setattr(measure, "_busy", lambda: next(busy))
+    monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
+    watch = measure.Watch()
+    watch.begin()
+    watch.end(None)
+
+    # 4 s were used in 2 s; 10,000 calls of 260 us are 2.6 s of them
+    used = run(5000, sent=10_000, received=10_000)
+    assert watch.others(used) == pytest.approx(0.7)
+
+
+
+
+def test_disturbed_runs_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {ONE: iter([0.0, 0.9, 0.1, 0.5]), TWO: iter([0.0, 0.1, 0.2])}
+    said: list[str] = []
+
+    def one(self: measure.Lab, scenario: Scenario, address: str) -> dict[str, Any]:
+        level = next(others[scenario])
+        return run(level * 100, others=level)
+
+    monkeypatch.setattr(measure.Lab, "_one", one)
+    lab = measure.Lab(url="amqp://127.0.0.1:1/", rounds=2, spare=2, others=0.15)
+    found = lab.run([ONE, TWO], said.append)
+
+    # a third run for the first only: 0 and 10 are the quiet ones
+    assert [point.figures["throughput"] for point in found] == [5, 5]
+    assert [point.spread["others"] for point in found] == [(0, 0.1), (0, 0.1)]
+    assert len(said) == 5
+
+
+def test_where_costs_come_from() -> None:
+    found = measure.origin("embedded router")
+
+    assert found["bus"] == "embedded router"
+    assert {"when", "commit", "cpus", "processor", "platform", "python"} <= set(found)
