@@ -14,17 +14,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from amqp1_driver.pipeline.source.options import SourceOptions
-from amqp1_driver.pipeline.spool import Spool
+from amqp1_driver.pipeline.spool import Spool, SpoolError
+
+LOG = logging.getLogger(__name__)
 
 #: seconds
 STOP_TIMEOUT = 5.0
 #: seconds between looks whether the links are idle
 LOOK = 0.05
+#: seconds between two writings of the status file
+REPORT = 1.0
 
 
 class Collecting(Protocol):
@@ -37,7 +42,7 @@ class Collecting(Protocol):
     def start(self) -> None:
         """Begin to connect; does not wait."""
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout: float) -> object:
         """Take no more and disconnect; what was not appended goes back to the bus."""
 
     def idle(self) -> bool:
@@ -45,6 +50,9 @@ class Collecting(Protocol):
 
     def wait_for(self, high: int, timeout: float) -> bool:
         """Wait until row ``high`` is durable or collecting has failed; returns whether it is."""
+
+    def facts(self) -> dict[str, Any]:
+        """For the status file."""
 
 
 #: makes a collector that is not started
@@ -64,11 +72,18 @@ class Collection:
     def __init__(self, options: SourceOptions, factory: Factory) -> None:
         self.options = options
         self.spool = Spool.open(options.spool_dir, options.limits())
+        #: when the status file was written last
+        self._reported = float("-inf")
         try:
             self._collector = factory(options, self.spool)
-            self._collector.start()
         except BaseException:
             self.spool.close()
+            raise
+        try:
+            self._collector.start()
+            self.report()
+        except BaseException:
+            self.close()
             raise
 
     def check(self) -> None:
@@ -95,6 +110,7 @@ class Collection:
         deadline = time.monotonic() + self.options.drain_max
         while True:
             self.check()
+            self.report()
             high = self.spool.high
             left = deadline - time.monotonic()
             if self._collector.idle() or left <= 0:
@@ -103,9 +119,27 @@ class Collection:
                 return self.spool.high
             self.wait(high + 1, min(LOOK, left))
 
+    def report(self) -> None:
+        """Write the status file, at most once a second. That it cannot be written stops nothing.
+
+        :raises Fenced: another process has opened the spool
+        """
+        now = time.monotonic()
+        if now - self._reported < REPORT:
+            return
+        self._reported = now
+        try:
+            self.spool.status(self._collector.facts())
+        except OSError as error:
+            LOG.warning("The status file of the spool cannot be written: %s", error)
+
     def close(self) -> None:
         """Stop collecting and close the spool."""
         try:
             self._collector.stop(STOP_TIMEOUT)
+            self._reported = float("-inf")
+            self.report()
+        except SpoolError as error:
+            LOG.info("The last status of the spool was not written: %s", error)
         finally:
             self.spool.close()

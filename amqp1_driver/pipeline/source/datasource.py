@@ -14,9 +14,6 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -74,6 +71,6 @@ class Amqp1DataSource(DataSource):
 
     def collector(self, options: SourceOptions, spool: Spool) -> Collecting:
         """What fills the spool; called in the process that plans, and there only."""
-        collect: Any = importlib.import_module("amqp1_driver.pipeline.collect")
-        made: Collecting = collect.Collector(options, spool)
-        return made
+        from amqp1_driver.pipeline.collect import Collector
+
+        return Collector(options, spool)

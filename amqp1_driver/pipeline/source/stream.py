@@ -70,6 +70,7 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         collection = self._collection()
         collection.check()
+        collection.report()
         spool = collection.spool
         seq = offsets.seq(start, spool)
         if self._target is None and spool.high == seq:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from amqp1_driver.pipeline.source import Amqp1DataSource
 from amqp1_driver.pipeline.source.options import SourceOptions
@@ -55,6 +56,9 @@ class FolderCollector:
     def wait_for(self, high: int, timeout: float) -> bool:
         self._collect()
         return self._spool.high >= high
+
+    def facts(self) -> dict[str, Any]:
+        return {"waiting": len(list(self._queue.iterdir()))}
 
     def _collect(self) -> None:
         broken = self._queue / "broken"
