@@ -137,7 +137,7 @@ class TracedReply(_Traced, Reply):
         self._told = False
         super().__init__(*args, **keywords)
 
-    def accepted(self) -> None:
+    def accepted(self, value: Any = None) -> None:
         self.judged()
         self.complete()
 
