@@ -28,6 +28,7 @@ import base64
 import json
 import os
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -103,7 +104,9 @@ def parquet(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     spool = Spool.open(folder / "spool", limits)
     spent = fill(spool, arguments.rows, arguments.body)
     spool.close()
-    spark = spark_session("rates", "local[2]", {"spark.sql.warehouse.dir": str(folder)})
+    spark = spark_session("rates", "local[2]", {
+        "spark.sql.warehouse.dir": str(folder),
+        "spark.sql.streaming.numRecentProgressUpdates": "10000"})
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(Filled)
     begun = time.perf_counter()
@@ -118,8 +121,9 @@ def parquet(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if not query.awaitTermination(DEADLINE):
         raise TimeoutError(f"not done in {DEADLINE} s")
     wall = time.perf_counter() - begun
+    progress = [each for each in query.recentProgress if each["numInputRows"]]
     batches = [(each["numInputRows"], each["durationMs"]["triggerExecution"] / 1000)
-               for each in query.recentProgress if each["numInputRows"]]
+               for each in progress]
     written = spark.read.parquet(str(folder / "sink"))
     ids, rows = written.select("message_id").distinct().count(), written.count()
     spark.stop()
@@ -129,6 +133,9 @@ def parquet(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "rows_per_s": _rate(batches), "rows_per_s_without_first_batch": _rate(batches[1:]),
         "rows_per_s_wall": round(rows / wall),
         "batch_s": [round(seconds, 2) for _, seconds in batches],
+        "median_ms": {phase: statistics.median(each["durationMs"].get(phase, 0)
+                                               for each in progress)
+                      for phase in progress[0]["durationMs"]},
     }
 
 

@@ -105,19 +105,25 @@ class Collection:
         """Wait until nothing more is at hand, or the spool is full, or drainMaxMs have passed.
 
         :returns: the last row that is durable then
-        :raises CollectorFailed: it has
+        :raises CollectorFailed: it has, or the bus could not be reached in all that time
         """
         deadline = time.monotonic() + self.options.drain_max
-        while True:
+        while not self._collector.idle():
             self.check()
             self.report()
-            high = self.spool.high
             left = deadline - time.monotonic()
-            if self._collector.idle() or left <= 0:
-                # what became durable before it was idle
-                self.check()
-                return self.spool.high
-            self.wait(high + 1, min(LOOK, left))
+            if left <= 0:
+                self._check_reached()
+                break
+            self.wait(self.spool.high + 1, min(LOOK, left))
+        self.check()
+        return self.spool.high
+
+    def _check_reached(self) -> None:
+        facts = self._collector.facts()
+        if not facts.get("attached", True):
+            raise CollectorFailed(f"the bus could not be reached within "
+                                  f"{self.options.drain_max:g} s: {facts.get('trouble')}")
 
     def report(self) -> None:
         """Write the status file, at most once a second. That it cannot be written stops nothing.

@@ -47,6 +47,7 @@ class SourceOptions:
     #: queues of a pool get copies, beside those without pool
     pool: str | None = None
     priorities: tuple[str, ...] = PRIORITIES
+    #: absolute
     spool_dir: str = ""
     max_rows_per_trigger: int = 50_000
     #: tasks in which a batch is read; 0: one for each processor of the planning process's machine
@@ -132,6 +133,17 @@ def _text(name: str, text: str) -> str:
     return text.strip()
 
 
+def _folder(name: str, text: str) -> str:
+    scheme, colon, path = _text(name, text).partition(":")
+    if not colon or "/" in scheme:
+        path = scheme + colon + path
+    elif scheme.lower() != "file" or (path.startswith("//") and not path.startswith("///")):
+        raise ValueError(f"option {name!r} = {text!r} is no path of this machine: the spool is "
+                         "forced to disc by means that only mounted file systems have")
+    # workers have other working directories
+    return os.path.abspath(path)
+
+
 def _list(name: str, text: str) -> tuple[str, ...]:
     entries = tuple(entry.strip() for entry in text.split(",") if entry.strip())
     if not entries:
@@ -174,7 +186,7 @@ _KNOWN: dict[str, tuple[str, str, Callable[[str, str], Any]]] = {
         ("exchange", "exchange", _text),
         ("pool", "pool", _text),
         ("priorities", "priorities", _list),
-        ("spool_dir", "spoolDir", _text),
+        ("spool_dir", "spoolDir", _folder),
         ("max_rows_per_trigger", "maxRowsPerTrigger", _number(1)),
         ("partitions", "partitions", _number(0)),
         ("links", "links", _number(1)),

@@ -76,6 +76,15 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder, and those above it, so that it outlasts a crash of the machine."""
+    if not folder.is_dir():
+        if folder.parent != folder:
+            make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a small file so that readers see the old or the new contents, never a part."""
     temporary = path.with_name(f".{path.name}{TEMPORARY}")

@@ -24,11 +24,11 @@ The folder::
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,7 +91,7 @@ class Spool:
         """
         path = Path(folder)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            files.make_folder(path)
             fence = Fence(path)
         except OSError as error:
             raise SpoolError(f"the spool {path} cannot be opened: {error}") from error
@@ -286,7 +286,8 @@ class Spool:
         """
         with self._changed:
             own = {
-                "time": time.time(), "spool": self.uuid, "epoch": self.epoch, "pid": os.getpid(),
+                "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "spool": self.uuid, "epoch": self.epoch, "pid": os.getpid(),
                 "high": self._high, "committed": self._committed, "segments": len(self._retained),
                 "rows": self._retained.rows, "bytes": self._retained.size,
                 "max_rows": self.limits.max_rows, "max_bytes": self.limits.max_bytes,

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from amqp1_driver.pipeline.source.options import SourceOptions
@@ -39,7 +41,7 @@ def test_defaults() -> None:
 def test_all_of_them_in_any_case() -> None:
     options = SourceOptions.parse({
         "URL": "amqp://h", "TOPIC": " t , u", "Exchange": "nova", "pool": "p",
-        "priorities": "info,error", "spooldir": "s", "maxrowspertrigger": "10",
+        "priorities": "info,error", "spooldir": "file:///s", "maxrowspertrigger": "10",
         "PARTITIONS": "3", "Links": "2", "credit": "7", "maxSpoolRows": "100",
         "maxSpoolBytes": "1000000", "segmentRows": "5", "lingerMs": "50", "drainIdleMs": "0",
         "drainMaxMs": "1500", "failOnDataLoss": "False", "driver.SSL_ca_file": "/ca.pem",
@@ -47,7 +49,7 @@ def test_all_of_them_in_any_case() -> None:
 
     assert options == SourceOptions(
         url="amqp://h", topics=("t", "u"), exchange="nova", pool="p",
-        priorities=("info", "error"), spool_dir="s", max_rows_per_trigger=10, partitions=3,
+        priorities=("info", "error"), spool_dir="/s", max_rows_per_trigger=10, partitions=3,
         links=2, credit=7, max_spool_rows=100, max_spool_bytes=1_000_000, segment_rows=5,
         linger=0.05, drain_idle=0.0, drain_max=1.5, fail_on_data_loss=False,
         driver=(("idle_timeout", "5"), ("ssl_ca_file", "/ca.pem")))
@@ -58,10 +60,22 @@ def test_a_small_spool_has_small_segments() -> None:
     assert SourceOptions.parse({**NEEDED, "maxSpoolRows": "100"}).segment_rows == 50
 
 
+@pytest.mark.parametrize(("text", "path"), [
+    ("/a/b", "/a/b"), ("file:/a/b", "/a/b"), ("file:///a", "/a"), ("b/../c:d", "/work/c:d"),
+    ("./a:b", "/work/a:b"),
+])
+def test_the_folder_of_the_spool_is_absolute(
+        text: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getcwd", lambda: "/work")
+    assert SourceOptions.parse({**NEEDED, "spoolDir": text}).spool_dir == path
+
+
 @pytest.mark.parametrize(("changes", "text"), [
     ({"url": None}, "option 'url' is missing"),
     ({"spoolDir": None}, "option 'spoolDir' is missing"),
     ({"spoolDir": " "}, "option 'spoolDir' is empty"),
+    ({"spoolDir": "hdfs://a/b"}, "option 'spoolDir' = 'hdfs://a/b' is no path of this machine"),
+    ({"spoolDir": "file://a/b"}, "option 'spoolDir' = 'file://a/b' is no path of this machine"),
     ({"address": None}, "one of the options 'address' and 'topic' is needed"),
     ({"topic": "t"}, "one of the options 'address' and 'topic' is needed, and not both"),
     ({"address": " , "}, "option 'address' = ' , ' names none"),

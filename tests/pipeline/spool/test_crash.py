@@ -33,9 +33,8 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         spool = Spool.open(tmp_path / str(at), LIMITS)
         high, committed = spool.high, spool.committed
         assert high >= result["acknowledged"], (at, result)
-        # a mark that is on disc may not have been told of any more, and the next one was 6
-        assert committed in {result["committed"], 2, 6}, (at, result)
-        assert committed >= result["committed"], (at, result)
+        # a mark that is on disc may not have been told of any more
+        assert committed in {0: {0, 2}, 2: {2, 6}, 6: {6}}[result["committed"]], (at, result)
         assert spool.missing(committed + 1, high) == [], (at, result)
         assert contents(spool, committed + 1, high) == [
             (seq, f"m{seq}") for seq in range(committed + 1, high + 1)], (at, result)
@@ -49,4 +48,4 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     assert calls[-1] is None
     assert results[-1] == {"acknowledged": 9, "committed": 6, "call": None}
     assert {name: calls.count(name) for name in ("fsync", "rename", "replace", "unlink")} == {
-        "fsync": 20, "rename": 5, "replace": 5, "unlink": 3}
+        "fsync": 21, "rename": 5, "replace": 5, "unlink": 3}
