@@ -73,9 +73,9 @@ class Spool:
         rows = found.retained.rows
         self._row_bytes = found.retained.size / rows if rows else float(GUESS)
         self._appending = threading.Lock()
-        self._changed = threading.Condition()
+        #: of what is below, and never held while something is written
+        self._state = threading.Lock()
         self._broken: BaseException | None = None
-        self._closed = False
         self._listeners: list[Callable[[], None]] = []
         self._known = Known(found.retained)
 
@@ -107,10 +107,7 @@ class Spool:
             raise
 
     def close(self) -> None:
-        """Give up writing; who waits is woken. Closing again does nothing."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        """Give up writing. Closing again does nothing."""
         self._fence.close()
 
     # -- what is there -------------------------------------------------------------
@@ -127,12 +124,12 @@ class Spool:
 
     def parts(self, lo: int, hi: int) -> list[Part]:
         """Where rows ``lo`` to ``hi`` are; what is missing is left out."""
-        with self._changed:
+        with self._state:
             return self._retained.parts(lo, hi)
 
     def missing(self, lo: int, hi: int) -> list[tuple[int, int]]:
         """Ranges of rows that ought to be there and are not, both ends included."""
-        with self._changed:
+        with self._state:
             return self._retained.missing(lo, hi)
 
     def room(self) -> int:
@@ -142,17 +139,8 @@ class Spool:
         because nobody knows the size of a message that is still at the bus: :meth:`append`
         is what holds the cap.
         """
-        with self._changed:
+        with self._state:
             return caps.room(self._retained, self.limits, self._row_bytes)
-
-    def wait_high(self, seq: int, timeout: float) -> bool:
-        """Wait until row ``seq`` is durable, at most ``timeout`` seconds.
-
-        :returns: whether it is
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._high >= seq or self._closed, timeout)
-            return self._high >= seq
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called after each commit, when room may have grown.
@@ -165,12 +153,12 @@ class Spool:
 
     def known(self, message_id: str | None) -> bool:
         """Whether a retained row has this message id; False for None."""
-        with self._changed:
+        with self._state:
             return self._known.of([message_id])[0]
 
     def fresh(self, rows: Sequence[Row]) -> list[Row]:
         """The rows whose message id no retained row has, and no earlier one of these."""
-        with self._changed:
+        with self._state:
             return self._known.fresh(rows)
 
     # -- changes -----------------------------------------------------------------------
@@ -198,11 +186,11 @@ class Spool:
 
         :raises Full: the first is larger than the spool takes at all
         """
-        with self._changed:
+        with self._state:
             return caps.fitting(caps.cut(rows, self.limits), self._retained, self.limits)
 
     def _cut(self, rows: Sequence[Row]) -> list[caps.Piece]:
-        with self._changed:
+        with self._state:
             pieces = caps.cut(rows, self.limits)
             if caps.fitting(pieces, self._retained, self.limits) < len(rows):
                 raise Full(
@@ -241,12 +229,11 @@ class Spool:
                              f"acknowledged: {error}") from error
 
     def _appended(self, segment: files.Segment, rows: Sequence[Row]) -> None:
-        with self._changed:
+        with self._state:
             self._retained.add(segment)
             self._high = segment.hi
             self._row_bytes += (segment.size / len(rows) - self._row_bytes) / 4
             self._known.add(rows, segment.lo)
-            self._changed.notify_all()
 
     def commit(self, seq: int) -> None:
         """Rows up to ``seq`` are done with: purge them, but keep the newest segment.
@@ -271,11 +258,10 @@ class Spool:
             callback()
 
     def _purge(self, seq: int) -> None:
-        with self._changed:
+        with self._state:
             self._committed = seq
             gone = self._retained.purge(seq)
             self._known.purged()
-            self._changed.notify_all()
         for segment in gone:
             segment.path.unlink(missing_ok=True)
 
@@ -284,7 +270,7 @@ class Spool:
 
         :raises Fenced: another process has opened the spool
         """
-        with self._changed:
+        with self._state:
             own = {
                 "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "spool": self.uuid, "epoch": self.epoch, "pid": os.getpid(),

@@ -15,22 +15,35 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from amqp1_driver.pipeline.spool import Spool
 from tests.pipeline.spool.crash import LIMITS
 from tests.pipeline.spool.rows import contents, numbered
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.pipeline.spool.crash", str(tmp_path)],
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where that can be: some 1000 files are forced to disc."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+def test_killed_at_every_step(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.pipeline.spool.crash", str(folder)],
                           check=True, capture_output=True, text=True, timeout=100)
     results = json.loads(done.stdout)
 
     for at, result in enumerate(results, 1):
-        spool = Spool.open(tmp_path / str(at), LIMITS)
+        spool = Spool.open(folder / str(at), LIMITS)
         high, committed = spool.high, spool.committed
         assert high >= result["acknowledged"], (at, result)
         # a mark that is on disc may not have been told of any more

@@ -19,7 +19,6 @@ import errno
 import json
 import os
 import resource
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +165,6 @@ def test_who_wants_room_is_told_of_a_commit(spool: Spool) -> None:
     spool.commit(12)
 
     assert seen == [10]
-
-
-def test_waiting_for_a_row(spool: Spool) -> None:
-    assert not spool.wait_high(1, 0)
-    thread = threading.Thread(target=spool.append, args=(rows("a"),))
-    thread.start()
-    assert spool.wait_high(1, 10)
-    thread.join(10)
 
 
 # -- duplicates --------------------------------------------------------------------
