@@ -71,8 +71,9 @@ _DONE = Disposition(_ACCEPT)
 _SCRATCH_SIZE = 65536
 #: copying so many bytes is worth letting others have the interpreter meanwhile
 _LARGE = 16384
-#: bytes handed to the socket at a time
-_OUTPUT_SIZE = 262144
+#: bytes handed to the socket at a time, at first and after there was more than that
+_OUTPUT_SIZE = 131072
+_OUTPUT_LIMIT = 1 << 20
 
 
 def pump(connection: Any) -> bool:
@@ -141,29 +142,55 @@ def receive(connection: Any, data: Any) -> None:
         _ = connection.needs_input
 
 
+class _Output:
+    """Bytes that proton has given and the socket has not taken: from ``start`` to ``end``."""
+
+    __slots__ = ("at", "end", "size", "start", "view")
+
+    def __init__(self, size: int) -> None:
+        memory = ffi.new("char[]", size)
+        self.view = memoryview(ffi.buffer(memory))
+        self.at = address(memory)
+        self.size = size
+        self.start = self.end = 0
+
+
 def output(connection: Any) -> memoryview | None:
-    """What is to be sent next; no more than the socket may take, for it is copied."""
+    """What is to be sent next: all that proton has, as far as there is room.
+
+    It is taken from proton at once. What the interpreter's lock is given up for is the sending
+    alone, and once for a large message rather than for each of its frames: while others encode
+    large messages every return to the interpreter takes milliseconds.
+    """
+    out = connection.outgoing
+    if out is None:
+        out = connection.outgoing = _Output(_OUTPUT_SIZE)
+    elif out.start < out.end:
+        return out.view[out.start:out.end]  # type: ignore[no-any-return]
     transport = connection.transport or _transport(connection)
     size = _output_pending(transport)
     if size <= 0:
         if size < 0:
             _ = connection.has_output  # pyngus notes the end of output
         return None
-    if connection.outgoing is None:
-        memory = ffi.new("char[]", _OUTPUT_SIZE)
-        connection.outgoing = (memory, memoryview(ffi.buffer(memory)), address(memory))
-    memory, view, at = connection.outgoing
-    size = min(size, _OUTPUT_SIZE)
-    if size < _LARGE:
-        size = _output_peek(transport, at, size)
-    else:
-        size = lib.pn_transport_peek(connection._pn_transport._impl, memory, size)
-    return view[:size] if size > 0 else None
+    if out.end == out.size < _OUTPUT_LIMIT:
+        out = connection.outgoing = _Output(_OUTPUT_LIMIT)
+    end = 0
+    while size > 0 and end < out.size:
+        size = _output_peek(transport, out.at + end, min(size, out.size - end))
+        if size <= 0:
+            break
+        _output_pop(transport, size)
+        end += size
+        # more than a buffer of proton's comes in several
+        size = _output_pending(transport) if size >= _LARGE else 0
+    out.start, out.end = 0, end
+    return out.view[:end] if end else None
 
 
 def output_written(connection: Any, count: int) -> None:
     # whether that was the end, output() finds
-    _output_pop(connection.transport or _transport(connection), count)
+    connection.outgoing.start += count
 
 
 def link(connection: Any, link: Any) -> None:
