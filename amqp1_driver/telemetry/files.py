@@ -146,11 +146,10 @@ class FileSink:
         rows, self._rows = self._rows, 0
         self._begun = None
         try:
-            self._append(self._format.end())
-            if self._size:
-                _rename(self._directory, self._name)
-            elif self._file >= 0:
-                os.unlink(os.path.join(self._directory, "." + self._name))
+            try:
+                self._append(self._format.end())
+            finally:
+                self._put_away()
         except OSError:
             self._lost += rows
             raise
@@ -159,6 +158,12 @@ class FileSink:
             self._size = 0
         if rows:
             self._clean_up()
+
+    def _put_away(self) -> None:
+        if self._size:
+            _rename(self._directory, self._name)
+        elif self._file >= 0:
+            os.unlink(os.path.join(self._directory, "." + self._name))
 
     def _clean_up(self) -> None:
         """Remove the oldest files beyond the number that is kept."""
