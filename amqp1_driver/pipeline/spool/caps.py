@@ -26,7 +26,7 @@ from amqp1_driver.pipeline.spool.rows import (
     BATCH_ROWS,
     FILE_OVERHEAD,
     Row,
-    row_bytes,
+    sizes,
 )
 
 
@@ -56,31 +56,15 @@ class SpoolLimits:
 
 
 class Piece(NamedTuple):
-    """Rows that go into one segment: how many, and their bytes on disc at most."""
+    """Rows that go into one segment.
+
+    :param size: their bytes on disc at most
+    :param batches: how many rows each record batch has
+    """
 
     rows: int
     size: int
-
-
-class Batches:
-    """Where record batches begin in a segment, told what its rows need one after the other."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._bytes = 0
-
-    def begins(self, need: int) -> bool:
-        """Whether a row of ``need`` bytes would begin a batch."""
-        return not self._rows or self._rows >= BATCH_ROWS or self._bytes + need > BATCH_BYTES
-
-    def add(self, need: int) -> bool:
-        """The row is next; returns whether it begins a batch."""
-        begins = self.begins(need)
-        if begins:
-            self._rows, self._bytes = 0, 0
-        self._rows += 1
-        self._bytes += need
-        return begins
+    batches: tuple[int, ...]
 
 
 def cut(rows: Sequence[Row], limits: SpoolLimits) -> list[Piece]:
@@ -90,22 +74,25 @@ def cut(rows: Sequence[Row], limits: SpoolLimits) -> list[Piece]:
     """
     most = limits.max_bytes // 2
     pieces: list[Piece] = []
-    count, size, batches = 0, 0, Batches()
-    for row in rows:
-        need = row_bytes(row)
+    # of the segment, of its last record batch, and the rows of those before
+    count, size, batch, batch_size, before = 0, FILE_OVERHEAD, 0, 0, []
+    for need in sizes(rows):
         if need + FILE_OVERHEAD + BATCH_OVERHEAD > most:
             raise Full(f"a message of about {need} bytes is too large for the spool: its cap is "
                        f"{limits.max_bytes} bytes, and one message may have half of that")
-        more = need + (BATCH_OVERHEAD if batches.begins(need) else 0)
-        if not count or count >= limits.segment_rows or size + more > most:
-            if count:
-                pieces.append(Piece(count, size))
-            count, size, batches = 0, FILE_OVERHEAD, Batches()
+        if batch == BATCH_ROWS or batch_size + need > BATCH_BYTES:
+            before.append(batch)
+            batch = batch_size = 0
+        more = need if batch else need + BATCH_OVERHEAD
+        if count and (count == limits.segment_rows or size + more > most):
+            pieces.append(Piece(count, size, (*before, batch) if batch else tuple(before)))
+            count, size, batch, batch_size, before = 0, FILE_OVERHEAD, 0, 0, []
             more = need + BATCH_OVERHEAD
-        batches.add(need)
         count += 1
         size += more
-    return [*pieces, Piece(count, size)] if count else pieces
+        batch += 1
+        batch_size += need
+    return [*pieces, Piece(count, size, (*before, batch))] if count else pieces
 
 
 def fitting(pieces: Sequence[Piece], retained: Retained, limits: SpoolLimits) -> int:

@@ -37,6 +37,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 #: bytes on disc at most, beside the texts and the body: offsets, numbers, validity bits
 ROW_BYTES = 64
 PROPERTY_BYTES = 10
+#: of a character, at most
+UTF8_BYTES = 4
 #: padding and metadata of each record batch; schema, footer and magic of the file
 BATCH_OVERHEAD = 8192
 FILE_OVERHEAD = 8192
@@ -59,20 +61,19 @@ class Row(NamedTuple):
     received_us: int
 
 
-def _text(value: str | None) -> int:
-    if value is None:
-        return 0
-    return len(value) if value.isascii() else len(value.encode())
-
-
-def row_bytes(row: Row) -> int:
-    """Bytes that the row takes in a segment at most, apart from the overhead of its batch."""
-    total = (ROW_BYTES + len(row.body) + _text(row.address) + _text(row.message_id)
-             + _text(row.content_type))
-    if row.properties:
-        for key, value in row.properties.items():
-            total += PROPERTY_BYTES + _text(key) + _text(value)
-    return total
+def sizes(rows: Sequence[Row]) -> list[int]:
+    """Bytes that each row takes in a segment at most, apart from the overhead of its batch."""
+    found = []
+    for address, message_id, body, content_type, properties, *_ in rows:
+        size = ROW_BYTES + len(body)
+        for text in (address, message_id, content_type):
+            if text:
+                size += len(text) if text.isascii() else UTF8_BYTES * len(text)
+        if properties:
+            for key, value in properties.items():
+                size += PROPERTY_BYTES + UTF8_BYTES * (len(key) + len(value))
+        found.append(size)
+    return found
 
 
 def to_batch(rows: Sequence[Row], first: int) -> Any:

@@ -22,38 +22,30 @@ from typing import Any
 import pyarrow as pa
 
 from amqp1_driver.pipeline.spool import files
-from amqp1_driver.pipeline.spool.caps import Batches
 from amqp1_driver.pipeline.spool.errors import Missing
-from amqp1_driver.pipeline.spool.rows import SCHEMA, Row, row_bytes, to_batch
+from amqp1_driver.pipeline.spool.rows import SCHEMA, Row, to_batch
 
 
-def write(path: Path, rows: Sequence[Row], first: int) -> int:
+def write(path: Path, rows: Sequence[Row], first: int, batches: Sequence[int]) -> int:
     """Write a file with these rows and force it to disc.
 
+    :param batches: how many of them each record batch has
     :returns: its size in bytes
     :raises OSError: for instance no space is left; the file is removed
     """
     try:
         with open(path, "wb") as file:
             with pa.ipc.new_file(file, SCHEMA) as writer:
-                for start, end in _batches(rows):
-                    writer.write_batch(to_batch(rows[start:end], first + start))
+                start = 0
+                for count in batches:
+                    writer.write_batch(to_batch(rows[start:start + count], first + start))
+                    start += count
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-
-
-def _batches(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
-    batches = Batches()
-    start = 0
-    for at, row in enumerate(rows):
-        if batches.add(row_bytes(row)) and at:
-            yield start, at
-            start = at
-    yield start, len(rows)
 
 
 def whole(segment: files.Segment) -> bool:

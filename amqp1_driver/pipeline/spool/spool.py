@@ -176,9 +176,9 @@ class Spool:
                                  f"error: {self._broken}") from self._broken
             first = self._high + 1
             start = 0
-            for count, _ in self._cut(rows):
-                self._append_segment(rows[start:start + count])
-                start += count
+            for piece in self._cut(rows):
+                self._append_segment(rows[start:start + piece.rows], piece.batches)
+                start += piece.rows
             return Appended(first, self._high)
 
     def fits(self, rows: Sequence[Row]) -> int:
@@ -200,13 +200,13 @@ class Spool:
                     f"and {self.limits.max_bytes} bytes")
             return pieces
 
-    def _append_segment(self, rows: Sequence[Row]) -> None:
+    def _append_segment(self, rows: Sequence[Row], batches: Sequence[int]) -> None:
         lo = self._high + 1
         hi = self._high + len(rows)
         path = self.folder / files.segment_name(lo, hi)
         temporary = self.folder / f".{self.epoch}-{lo}{files.TEMPORARY}"
         try:
-            size = segments.write(temporary, rows, lo)
+            size = segments.write(temporary, rows, lo, batches)
         except OSError as error:
             raise SpoolError(f"the spool {self.folder} cannot be written, nothing is "
                              f"acknowledged: {error}") from error
