@@ -33,8 +33,8 @@ class Part:
     """Processor time of one kind of process, microseconds.
 
     :param call: for each call, all of its messages together, while there is always more to do
-    :param wake: in addition, each time it begins to work after it had nothing to do: threads
-        that are woken, system calls that a batch of messages shares
+    :param wake: in addition, for each batch of messages that it takes at once: threads
+        that are woken, system calls; a batch of messages shares it
     :param kib: for each KiB of a payload that passes
     """
 
@@ -52,8 +52,10 @@ class Costs:
     """All that the model takes from measurements.
 
     :param latency_us: from a message's arrival at a process that has nothing to do until it runs
-    :param stretch: time that a process holds its core (and the interpreter's lock) for each
-        second of processor time: hand-over between threads; at least 1
+    :param batch: messages that a process takes at once and gives on together, at most; mean of a
+        geometric distribution
+    :param stretch: time that a process with much to do holds its core (and the interpreter's lock)
+        for each second of processor time: hand-over between threads; at least 1
     :param noise: coefficient of variation of a single piece of work
     :param disorder: share of the pieces that are taken not in turn but at random, as threads
         that wait for one lock are
@@ -69,6 +71,7 @@ class Costs:
     router: Part
     server: Part
     latency_us: float = 0.0
+    batch: float = 1.0
     stretch: float = 1.0
     noise: float = 0.0
     disorder: float = 0.0
@@ -79,8 +82,10 @@ class Costs:
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.stretch < 1 or not 0 <= self.disorder <= 1 or self.slice_us <= 0:
-            raise ValueError("stretch is 1 or more, disorder 0 to 1, slice_us above 0")
+        if self.stretch < 1 or self.slice_us <= 0:
+            raise ValueError("stretch is 1 or more, slice_us above 0")
+        if not 0 <= self.disorder <= 1 or self.batch < 1:
+            raise ValueError("disorder is 0 to 1, batch 1 or more")
         if min(self.latency_us, self.noise, self.hop_us, self.pause_us, self.pauses) < 0:
             raise ValueError("a cost below zero")
 

@@ -17,6 +17,7 @@ What follows from which measurement:
 * ``call``, ``wake`` and ``kib`` of each part: least squares over all points of
   ``cpu = call + wake * wakes + kib * KiB``, the number of wakes being the model's
 * ``latency_us``: the median of a lone caller, what processor time does not explain of it
+* ``batch``: the throughput of several callers
 * ``stretch``: the throughput of the most callers
 * ``noise``: how far the 99th percentile of a lone caller is above the median
 * ``disorder``: the same of the most callers
@@ -50,7 +51,7 @@ def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 14,
     :param calls: in each simulation
     :raises ValueError: a point that is needed is missing
     """
-    lone, most = _extremes(points)
+    lone, some, most = _extremes(points)
     if not any(point.scenario.size >= 4096 for point in points):
         raise ValueError("a point with a payload of 4 KiB or more is needed")
     setups = [setup(point.scenario, cores, lanes).replace(calls=calls, seed=seed)
@@ -58,7 +59,7 @@ def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 14,
     costs = _guess(points)
     for _ in range(rounds):
         results = [simulate(each, costs) for each in setups]
-        costs = _corrected(costs, points, results, points.index(lone), points.index(most))
+        costs = _corrected(costs, points, results, lone, some, most)
     return costs
 
 
@@ -77,15 +78,16 @@ def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
     return costs.replace(hop_us=max(0.0, hop))
 
 
-def _extremes(points: Sequence[Point]) -> tuple[Point, Point]:
-    plain = [point for point in points if point.scenario.size < 4096 and not point.scenario.rate]
-    if not plain:
-        raise ValueError("points with small payloads are needed")
-    lone = min(plain, key=lambda point: point.scenario.threads)
-    most = max(plain, key=lambda point: point.scenario.threads)
-    if lone.scenario.threads != 1 or most.scenario.threads < 16:
-        raise ValueError("a point with 1 thread and one with 16 or more are needed")
-    return lone, most
+def _extremes(points: Sequence[Point]) -> tuple[int, int, int]:
+    """Where the points of one, of several and of the most threads are."""
+    plain = sorted(
+        (point.scenario.threads, index) for index, point in enumerate(points)
+        if point.scenario.size < 4096 and not point.scenario.rate
+    )
+    if len(plain) < 3 or plain[0][0] != 1 or plain[-1][0] < 16:
+        raise ValueError("points with small payloads and 1, several, and 16 threads or more are "
+                         "needed")
+    return plain[0][1], plain[len(plain) // 2][1], plain[-1][1]
 
 
 def _guess(points: Sequence[Point]) -> Costs:
@@ -94,21 +96,24 @@ def _guess(points: Sequence[Point]) -> Costs:
         return Part(least * 0.8, least * 0.4)
 
     client, router, server = map(part, PARTS)
-    return Costs(client, router, server, latency_us=20.0, stretch=1.1, noise=0.3, disorder=0.2)
+    return Costs(client, router, server, latency_us=20.0, batch=6.0, stretch=1.1, noise=0.3,
+                 disorder=0.2)
 
 
 def _corrected(costs: Costs, points: Sequence[Point], results: Sequence[Result],
-               lone: int, most: int) -> Costs:
+               lone: int, some: int, most: int) -> Costs:
     parts: dict[str, Any] = {name: _part(name, points, results) for name in PARTS}
     one, many = points[lone].figures, points[most].figures
     ours, theirs = results[lone], results[most]
     wakes = max(1.0, ours.client_wakes + ours.router_wakes + ours.server_wakes)
     latency = costs.latency_us + _STEP * (one["p50"] - ours.p50) / wakes
     stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
+    few = results[some].throughput / points[some].figures["throughput"]
     noise = costs.noise * (_tail(one) / _tail(ours.row())) ** _STEP
     disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
     return costs.replace(
         latency_us=max(0.0, latency), stretch=max(1.0, stretch),
+        batch=min(256.0, max(1.0, costs.batch * few)),
         noise=min(3.0, max(0.02, noise)), disorder=min(1.0, max(0.0, disorder)),
         **parts)
 

@@ -19,13 +19,17 @@ interpreter's lock, a router as many as it has threads)::
                                                ^                                 |
                                                +-- slice over and others ready --+
 
-A piece of work with cost s takes ``(s * noise + wake if the lane was idle) * stretch`` of the core.
-So a process that never runs dry pays ``s``, one that is idle between messages ``s + wake``: what is
-measured as batching. It is the M/G/1 queue with exceptional first service (Welch 1964).
+A lane takes what waits, up to a random number (geometric, of mean ``batch``), and gives on all of
+them when it has done the last: as an I/O thread does that reads a buffer, handles the frames in it,
+and writes. A batch of n pieces with costs s costs processor time ``sum(s * noise) + wake``, and holds
+the core for ``1 + (stretch - 1) * (1 - 1/n)`` times as long: the more threads want the interpreter's
+lock, the more of its time goes into handing it over. With batches of 1 and no wake it is the M/G/c
+queue; with a latency the M/G/1 queue with set-up times (Welch 1964).
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -71,7 +75,8 @@ class Machine:
 class Process:
     """Takes pieces of work, as many at a time as it has lanes.
 
-    :param wake: cost of beginning after idling
+    :param wake: cost of a batch beside that of its pieces
+    :param batch: mean of the number of pieces that are taken together at most
     :param latency: until it begins, without a core
     :param spread: gives a factor for a piece of work, of mean 1
     :param disorder: probability that the next piece is any of those that wait, not the oldest
@@ -79,17 +84,26 @@ class Process:
 
     def __init__(self, machine: Machine, lanes: int, rng: random.Random,
                  spread: Callable[[], float] | None = None, *, wake: float = 0.0,
-                 latency: float = 0.0, stretch: float = 1.0,
-                 disorder: float = 0.0) -> None:
+                 batch: float = 1.0, latency: float = 0.0,
+                 stretch: float = 1.0, disorder: float = 0.0) -> None:
         self.machine, self.rng, self.spread = machine, rng, spread
-        self.wake, self.latency, self.stretch, self.disorder = wake, latency, stretch, disorder
+        self.wake, self.latency = wake, latency
+        self.stretch, self.disorder = stretch, disorder
         self.queue: deque[tuple[float, Then, Any]] = deque()
         self.idle = [_Lane(self) for _ in range(lanes)]
         self.lanes = lanes
+        #: of the geometric distribution; 0: always 1
+        self._tail = math.log(1.0 - 1.0 / batch) if batch > 1.0 else 0.0
         self.reset()
 
+    def most(self) -> int:
+        """Pieces that may be taken together now."""
+        if not self._tail:
+            return 1
+        return 1 + int(math.log(1.0 - self.rng.random()) / self._tail)
+
     def reset(self) -> None:
-        """Count anew: processor time, time with a core, beginnings."""
+        """Count anew: processor time, time with a core, batches."""
         self.cpu = self.held = 0.0
         self.wakes = 0
 
@@ -111,17 +125,14 @@ class Process:
 
 
 class _Lane:
-    __slots__ = ("cold", "end", "env", "left", "machine", "process", "work")
+    __slots__ = ("end", "env", "left", "machine", "process", "work")
 
     def __init__(self, process: Process) -> None:
         self.process, self.machine, self.env = process, process.machine, process.machine.env
-        self.cold = True
         self.end = self.left = 0.0
-        self.work: tuple[float, Then, Any] | None = None
+        self.work: list[tuple[float, Then, Any]] = []
 
     def rouse(self) -> None:
-        self.cold = True
-        self.process.wakes += 1
         if self.process.latency:
             _after(self.env, self.process.latency, self._ready)
         else:
@@ -137,7 +148,7 @@ class _Lane:
 
     def _next(self) -> None:
         process, machine = self.process, self.machine
-        if self.work is None:
+        if not self.work:
             if not process.queue:
                 process.idle.append(self)
                 machine.release()
@@ -147,22 +158,24 @@ class _Lane:
                 machine.release()
                 return
             self._begin()
-        # A piece that outlasts the slice is broken off where others may be waiting.
+        # A batch that outlasts the slice is broken off where others may be waiting.
         step = min(self.left, machine.slice_us)
         self.left -= step
         _after(self.env, step, self._stepped)
 
     def _begin(self) -> None:
-        process = self.process
-        self.work = process.take()
-        cost = self.work[0]
-        if process.spread is not None:
-            cost *= process.spread()
-        if self.cold:
-            cost += process.wake
-            self.cold = False
+        process, spread = self.process, self.process.spread
+        count = len(process.queue)
+        if count > 1:
+            count = min(count, process.most())
+        cost = process.wake
+        for _ in range(count):
+            piece = process.take()
+            cost += piece[0] if spread is None else piece[0] * spread()
+            self.work.append(piece)
+        process.wakes += 1
         process.cpu += cost
-        self.left = cost * process.stretch
+        self.left = cost * (1.0 + (process.stretch - 1.0) * (1.0 - 1.0 / count))
         process.held += self.left
 
     def _stepped(self, _: Any) -> None:
@@ -173,10 +186,9 @@ class _Lane:
             else:
                 self._next()
             return
-        assert self.work is not None
-        _, then, what = self.work
-        self.work = None
-        then(what)
+        work, self.work = self.work, []
+        for _, then, what in work:
+            then(what)
         self._next()
 
 

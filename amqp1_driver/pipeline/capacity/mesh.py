@@ -98,8 +98,8 @@ class Mesh:
         """One of this kind, on the machine of all or on one of its own."""
         costs = self.costs
         return Process(self._shared or self._machine(lanes), lanes, self.rng, self._spread,
-                       wake=part.wake, latency=costs.latency_us, stretch=costs.stretch,
-                       disorder=costs.disorder)
+                       wake=part.wake, batch=costs.batch, latency=costs.latency_us,
+                       stretch=costs.stretch, disorder=costs.disorder)
 
     def _price(self) -> None:
         """Cost of a request and of a reply at each part."""

@@ -37,7 +37,7 @@ class Result:
     :param client_used: share of the time that its lanes held a core; mean of all such processes
         (routers: of all their threads)
     :param client_cpu: processor time for each call, microseconds, of all such processes together
-    :param client_wakes: times that such a process began after idling, for each call
+    :param client_wakes: batches of such a process, for each call
     :param server_stalls: calls that waited at a router for credit of a server, per call
     :param link_stalls: that waited in the client for credit of the router
     :param reply_stalls: replies that waited for the client's

@@ -131,8 +131,7 @@ class Agents(Caller):
         self.replies = Window(1 << 62, half=False)
         self._gaps = gaps
         costs = mesh.costs
-        own = [(cost + costs.client.wake) * costs.stretch + costs.latency_us
-               for cost in mesh.client_cost]
+        own = [cost + costs.client.wake + costs.latency_us for cost in mesh.client_cost]
         self._sending, self._receiving = own
 
     def start(self) -> None:

@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from amqp1_driver.pipeline.capacity.costs import Costs
+from amqp1_driver.pipeline.capacity.costs import Costs, Part
 from amqp1_driver.pipeline.capacity.setup import Setup
 
 _US = 1e6
@@ -65,11 +65,16 @@ def closed_bound(callers: int, demands: float, most: float, think: float = 0.0) 
 def ceilings(setup: Setup, costs: Costs) -> dict[str, float]:
     """Calls per second that each part could do at most, were it the only limit.
 
-    Costs are those of a part that never runs dry; a core is held for ``stretch`` times as long.
+    A part that never runs dry takes its two pieces of work of a call in the largest batches, and
+    holds a core for ``stretch`` times as long.
     """
     kib = (setup.size + setup.reply_size) / 1024.0
-    router = (costs.router.call + costs.router.kib * kib) * costs.stretch
-    server = (costs.server.call + costs.server.kib * kib + setup.work_us) * costs.stretch
+
+    def held(part: Part, more: float = 0.0) -> float:
+        cost = part.call + part.kib * kib + 2.0 * part.wake / costs.batch + more
+        return cost * costs.stretch
+
+    router, server = held(costs.router), held(costs.server, setup.work_us)
     found = {
         "router": setup.routers * setup.router_threads / (router * (1.0 + setup.mean_hops)),
         "server": setup.servers / server,

@@ -24,8 +24,8 @@ from amqp1_driver.pipeline.capacity.costs import Costs, Part
 from amqp1_driver.pipeline.capacity.measure import FIGURES, Point
 from amqp1_driver.pipeline.capacity.mesh import simulate
 
-KNOWN = Costs(Part(100, 60, 2), Part(40, 30, 1), Part(120, 70, 2), latency_us=25, stretch=1.2,
-              noise=0.4, disorder=0.3)
+KNOWN = Costs(Part(100, 60, 2), Part(40, 30, 1), Part(120, 70, 2), latency_us=25, batch=12,
+              stretch=1.2, noise=0.4, disorder=0.3)
 
 
 def measured(scenario: Scenario, costs: Costs = KNOWN) -> Point:
@@ -53,14 +53,13 @@ def test_known_costs_are_found_again() -> None:
 
 
 def test_points_that_are_needed() -> None:
-    lone, _, many, large = (Point(scenario, dict.fromkeys(FIGURES, 1.0))
+    lone, some, many, large = (Point(scenario, dict.fromkeys(FIGURES, 1.0))
                             for scenario in measure.CALIBRATION)
-    with pytest.raises(ValueError, match="1 thread and one with 16 or more"):
-        fit.fit([many, large], 2)
+    for points in ([some, many, large], [lone, some, large], [lone, many, large], [large]):
+        with pytest.raises(ValueError, match="points with small payloads and 1, several, and 16"):
+            fit.fit(points, 2)
     with pytest.raises(ValueError, match="payload of 4 KiB"):
-        fit.fit([lone, many], 2)
-    with pytest.raises(ValueError, match="small payloads"):
-        fit.fit([large], 2)
+        fit.fit([lone, some, many], 2)
 
 
 def test_least_squares_without_negative_values() -> None:

@@ -71,28 +71,57 @@ def test_the_use_of_a_station_is_its_load() -> None:
     assert process.cpu / process.machine.env.now == pytest.approx(0.7, rel=0.02)
 
 
-def test_who_begins_after_idling_pays_for_it() -> None:
-    # M/D/1 with a set-up of 1: 1 + 0.5 + (2 * 1 + 0.5 * 1) / (2 * (1 + 0.5 * 1))
-    mean, process = sojourn(0.5, 0.0, wake=1.0)
+def test_a_wake_is_part_of_each_batch() -> None:
+    # batches of 1: M/D/1 with 1.25 for each, 1.25 + 0.5 * 1.25 ** 2 / (2 * (1 - 0.625))
+    mean, process = sojourn(0.5, 0.0, wake=0.25)
 
-    assert mean == pytest.approx(2.3333, rel=0.03)
-    # A cycle has (1 + 0.5 * 1) / (1 - 0.5) = 3 customers, and one beginning.
-    assert process.wakes / 150_000 == pytest.approx(0.3333, rel=0.03)
+    assert mean == pytest.approx(2.2917, rel=0.03)
+    assert process.wakes == pytest.approx(150_000, abs=10)
 
 
 def test_latency_delays_as_a_set_up_but_uses_no_core() -> None:
+    # M/D/1 with a set-up of 1: 1 + 0.5 + (2 * 1 + 0.5 * 1) / (2 * (1 + 0.5 * 1))
     mean, process = sojourn(0.5, 0.0, latency=1.0)
 
     assert mean == pytest.approx(2.3333, rel=0.03)
     assert process.held / process.machine.env.now == pytest.approx(0.5, rel=0.02)
 
 
-def test_stretch_holds_the_core_but_is_no_processor_time() -> None:
-    # M/D/1 with a load of 0.35 * 2: 2 * (1 + 0.7 / 0.6)
-    mean, process = sojourn(0.35, 0.0, stretch=2.0)
+def batches(count: int, **more: float) -> tuple[list[float], Process]:
+    """When each of so many pieces of 10, there at once, was given on; batches without end."""
+    env = simpy.Environment()
+    process = Process(Machine(env, 1, 3000.0), 1, random.Random(1), batch=1e9, **more)
+    ends: list[float] = []
+    process.submit(10.0, lambda _: ends.append(env.now), None)
+    for _ in range(count):
+        process.submit(10.0, lambda _: ends.append(env.now), None)
+    env.run()
+    return ends, process
 
-    assert mean == pytest.approx(4.3333, rel=0.03)
-    assert process.held == pytest.approx(2 * process.cpu)
+
+def test_what_waits_is_done_together_and_pays_one_wake() -> None:
+    ends, process = batches(3, wake=5.0)
+
+    # The first was begun alone; the three that came meanwhile are given on together.
+    assert ends == [15.0, 50.0, 50.0, 50.0]
+    assert (process.wakes, process.cpu) == (2, 50.0)
+
+
+def test_stretch_holds_the_core_but_is_no_processor_time() -> None:
+    ends, process = batches(4, stretch=1.5)
+
+    # alone not at all; four: 40 * (1 + 0.5 * 3 / 4)
+    assert ends == [10.0, 65.0, 65.0, 65.0, 65.0]
+    assert (process.cpu, process.held) == (50.0, 65.0)
+
+
+def test_sizes_of_batches_are_geometric() -> None:
+    process = Process(Machine(simpy.Environment(), 1, 1.0), 1, random.Random(5), batch=4.0)
+    drawn = [process.most() for _ in range(40_000)]
+
+    assert sum(drawn) / len(drawn) == pytest.approx(4.0, rel=0.02)
+    assert drawn.count(1) / len(drawn) == pytest.approx(0.25, abs=0.01)
+    assert drawn.count(2) / len(drawn) == pytest.approx(0.1875, abs=0.01)
 
 
 def test_disorder_leaves_the_mean_alone() -> None:

@@ -69,7 +69,7 @@ def test_offered_calls() -> None:
 
 
 def test_costs_are_kept_in_a_file(tmp_path: Path) -> None:
-    known = Costs(Part(1, 2, 3), Part(4), Part(5), 6.0, 1.5, 0.25, 0.5, origin={"bus": "b"})
+    known = Costs(Part(1, 2, 3), Part(4), Part(5), 6.0, 7.0, 1.5, 0.25, 0.5, origin={"bus": "b"})
     costs.save(known, tmp_path / "c.json")
 
     assert costs.load(str(tmp_path / "c.json")) == known

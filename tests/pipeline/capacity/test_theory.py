@@ -43,11 +43,12 @@ def test_bounds_of_a_closed_network() -> None:
 
 
 def test_ceilings_of_parts() -> None:
-    costs = Costs(Part(100), Part(10, 0, 1), Part(90, 0, 2), stretch=2.0)
+    costs = Costs(Part(100), Part(9, 5, 1), Part(86, 20, 2), stretch=2.0, batch=10.0)
     setup = Setup(routers=2, servers=4, agents=1, size=1024, reply=4096, service_us=10_000,
                   executor=8, work_us=100)
 
-    # router: (10 + 5) * 2 us, 1.5 routers for each call; server: (90 + 10 + 100) * 2 us;
+    # router: (9 + 2 * 5 / 10 + 5) * 2 us, 1.5 routers for each call;
+    # server: (86 + 2 * 20 / 10 + 10 + 100) * 2 us;
     # a thread: 10,000 us and half of a server's 400
     assert ceilings(setup, costs) == {
         "router": pytest.approx(44_444.4, abs=0.1), "server": pytest.approx(10_000.0),
