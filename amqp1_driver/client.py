@@ -441,7 +441,7 @@ class Client:
     def settle(self, delivery: Delivery, idly: bool = False) -> None:
         """Settle with ``delivery.outcome``.  Never raises.
 
-        :param idly: more is to be sent in a moment, or at most a millisecond may pass
+        :param idly: more is to be sent in a moment, or a few milliseconds may pass
         """
         post = self._loop.post_idly if idly else self._loop.post
         try:

@@ -85,7 +85,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
     def acknowledge(self) -> None:
         """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next.
 
-        Of a call, whose sender waits for the reply, within a millisecond or with the reply.
+        Of a call, whose sender waits for the reply, within a few milliseconds or with the reply.
         """
         self._settle(Outcome.ACCEPTED, idly=self._reply_to is not None)
 

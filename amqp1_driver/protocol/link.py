@@ -38,7 +38,7 @@ class Cancellable(Protocol):
 class Scheduler(Protocol):
     """The clock and timers of the loop that runs us, and a source of jitter.
 
-    ``linger`` has the connection's ``process`` called once more within a millisecond or so.
+    ``linger`` has the connection's ``process`` called once more within a few milliseconds.
     ``observer`` wants to know what becomes of links; it is set before there are any.
     """
 
