@@ -11,10 +11,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 #
-# Set-up shared by tools/demo.sh and tools/test.sh. To be sourced:
+# Set-up shared by tools/demo.sh, tools/pipeline-demo.sh and tools/test.sh. To be sourced:
 #
 #     . tools/lib.sh
-#     amqp1_setup runtime|test     # system packages, .venv, package; sets $VENV
+#     amqp1_setup runtime|spark|test     # system packages, .venv, package; sets $VENV
 #
 # Nothing is done twice: .venv is kept as long as the hash of what it was made
 # from (requirements, metadata, interpreter) is the same.
@@ -59,6 +59,14 @@ _mechanisms_ok() {
     compgen -G '/usr/lib*/sasl2/libplain.so*' >/dev/null ||
         compgen -G '/usr/lib/*/sasl2/libplain.so*' >/dev/null
 }
+# Java 17 or newer, where PySpark looks for it.
+_java_ok() {
+    local java=java version
+    [ -z "${JAVA_HOME:-}" ] || java=$JAVA_HOME/bin/java
+    version=$("$java" -version 2>&1) || return 1
+    version=$(sed -n 's/.* version "\([0-9]*\).*/\1/p' <<< "$version" | head -1)
+    [ "${version:-0}" -ge 17 ]
+}
 
 # Prints one line for every capability that the build or the run needs and that
 # is not there. The capability counts, not the package: a Python from a version
@@ -75,6 +83,7 @@ missing_capabilities() {
     _pkgconfig_ok openssl || say "OpenSSL headers (pkg-config, libssl-dev)"
     _mechanisms_ok || say "SASL mechanisms (libsasl2-modules)"
     command -v git >/dev/null || say "git (git)"
+    [ "$1" != spark ] || _java_ok || say "Java 17 or newer (default-jre-headless)"
 }
 
 # Tools that some tests use; without them these tests or checks are left out.
@@ -85,15 +94,15 @@ missing_test_tools() {
     command -v mvn >/dev/null || say maven
 }
 
-# The packages that bindep.txt names for dpkg: all of them for the profile
-# "test", else those without a profile.
+# The packages that bindep.txt names for dpkg: those without a profile, and
+# those of this one.
 bindep_packages() {
     awk -v profile="$1" '
         /^[[:space:]]*(#|$)/ { next }
         {
             name = $1; rest = substr($0, length($1) + 1)
             if (rest ~ /platform:/ && rest !~ /platform:dpkg/) next
-            if (rest ~ /[[ ]test[] ]/ && profile != "test") next
+            if (rest ~ /[[ ](test|spark)[] ]/ && rest !~ "[[ ]" profile "[] ]") next
             print name
         }' "$TOP/bindep.txt"
 }
@@ -127,7 +136,7 @@ _apt_install() {
 # names it. Stops only for what the package itself needs.
 ensure_system() {
     local profile=$1 missing tools=() packages=()
-    missing=$(missing_capabilities)
+    missing=$(missing_capabilities "$profile")
     [ "$profile" != test ] || mapfile -t tools < <(missing_test_tools)
     if [ -n "$missing" ] || [ ${#tools[@]} -gt 0 ]; then
         if command -v dpkg-query >/dev/null; then
@@ -143,7 +152,7 @@ ensure_system() {
         else
             say "not there, the tests that use it are left out: ${tools[*]}"
         fi
-        missing=$(missing_capabilities)
+        missing=$(missing_capabilities "$profile")
     fi
     [ -z "$missing" ] || die "cannot go on without: $(say "$missing" | paste -sd';' | sed 's/;/; /g')"
     find_python || die "no Python 3.11 or newer found"
@@ -169,7 +178,7 @@ _inputs_hash() {
     { "$PYTHON" -c 'import sys; print(sys.executable, sys.version)'
       printf '%s\n' "$TOP" "$1"
       cat "$TOP"/setup.cfg "$TOP"/setup.py "$TOP"/requirements.txt
-      [ "$1" = runtime ] || cat "$TOP"/test-requirements.txt "$TOP"/doc/requirements.txt
+      [ "$1" != test ] || cat "$TOP"/test-requirements.txt "$TOP"/doc/requirements.txt
       sed -n '/^\[build-system\]/,/^$/p' "$TOP/pyproject.toml"
     } | sha256sum | cut -c1-64
 }
@@ -216,7 +225,8 @@ venv_install() {
 
 _fill_venv() {
     local profile=$1 requirements=(-e "$TOP")
-    [ "$profile" = runtime ] ||
+    [ "$profile" != spark ] || requirements=(-e "${TOP}[spark]")
+    [ "$profile" != test ] ||
         requirements+=(-r "$TOP/test-requirements.txt" -r "$TOP/doc/requirements.txt")
     if [ ! -x "$VENV/bin/python" ] || ! _python_ok "$VENV/bin/python" ||
             [ "$(cat "$VENV/.amqp1-base" 2>/dev/null)" != "$PYTHON" ]; then

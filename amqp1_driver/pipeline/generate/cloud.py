@@ -12,8 +12,9 @@
 
 """A cloud of any size: life cycles of instances with their ports and volumes, from a seed.
 
-Events are simulated in the order of their times. What is kept is what lives, and that is bounded
-(:data:`MOST_ALIVE`), so a hundred million notifications take no more memory than ten thousand.
+Events are simulated in the order of their times. What is kept is what lives, which is bounded
+(:data:`MOST_ALIVE`), and what was deleted since the last audit: a hundred million notifications
+take no more memory than those of two days.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _LIFE_HOURS = 10.0
 _PER_LIFE = 13.0
 _ERROR = 0.03
 _LOST_END = 0.005
+_LOST_EXISTS = 0.01
 _AUDIT = datetime.timedelta(days=1)
 
 #: seconds to wait, or a notification
@@ -71,6 +73,8 @@ class Cloud:
         self._numbers = itertools.count()
         self._instances: dict[str, p.Instance] = {}
         self._volumes: dict[str, p.Volume] = {}
+        #: deleted since the last audit, which tells of them
+        self._deleted: list[p.Instance | p.Volume] = []
         self._begin(self._arrivals())
         self._begin(self._audits())
 
@@ -106,16 +110,15 @@ class Cloud:
         while True:
             midnight = self.now.replace(hour=0, minute=0, second=0, microsecond=0) + _AUDIT
             yield (midnight - self.now).total_seconds()
-            begin, end = midnight - _AUDIT, midnight
-            for i in list(self._instances.values()):
-                if i.launched_at is not None:
-                    yield Notification(self.now, "compute.instance.exists", f"compute.{i.host}",
-                                       p.exists_legacy(i, begin, end), None, i.tenant_id)
+            told: list[p.Instance | p.Volume] = []
+            told += self._instances.values()
+            told += self._volumes.values()
+            told += self._deleted
+            self._deleted = []
+            for resource in told:
+                if self._rng.random() >= _LOST_EXISTS:
+                    yield self._exists(resource, midnight)
                     yield 0.002
-            for v in list(self._volumes.values()):
-                yield Notification(self.now, "volume.exists", f"volume.{v.host}",
-                                   p.exists_volume(v, begin, end), None, v.tenant_id)
-                yield 0.002
 
     # -- an instance, from the request to its end -------------------------------------------
 
@@ -146,7 +149,7 @@ class Cloud:
         yield self._nova(i, "delete", "start", request)
         yield self._took(4.0)
         i.state, i.deleted_at = "deleted", self.now
-        self._instances.pop(i.uuid, None)
+        self._deleted.append(self._instances.pop(i.uuid))
         yield from self._port(port, "delete", request)
         yield from self._end(self._nova(i, "delete", "end", request))
 
@@ -182,8 +185,8 @@ class Cloud:
         request = f"req-{self._id()}"
         yield self._cinder(v, "delete", "start", request)
         yield self._took(3.0)
-        v.status = "deleted"
-        self._volumes.pop(v.id, None)
+        v.status, v.deleted_at = "deleted", self.now
+        self._deleted.append(self._volumes.pop(v.id))
         yield from self._end(self._cinder(v, "delete", "end", request))
 
     def _port(self, port: p.Port, action: str, request: str) -> _Life:
@@ -196,6 +199,15 @@ class Cloud:
         """An end, which is lost now and then."""
         if self._rng.random() >= _LOST_END:
             yield notification
+
+    def _exists(self, of: p.Instance | p.Volume, midnight: datetime.datetime) -> Notification:
+        """What the audit of the day before this midnight tells."""
+        begin = midnight - _AUDIT
+        if isinstance(of, p.Volume):
+            return Notification(self.now, "volume.exists", f"volume.{of.host}",
+                                p.exists_volume(of, begin, midnight), None, of.tenant_id)
+        return Notification(self.now, "compute.instance.exists", f"compute.{of.host}",
+                            p.exists_legacy(of, begin, midnight), None, of.tenant_id)
 
     def _nova(self, i: p.Instance, action: str, phase: str, request: str) -> Notification:
         more = {"message": "No valid host was found"} if phase == "error" else {}

@@ -59,6 +59,7 @@ class Volume:
     created_at: Time
     status: str = "creating"
     launched_at: Time | None = None
+    deleted_at: Time | None = None
     attached_to: str | None = None
 
 
@@ -139,7 +140,8 @@ def volume(v: Volume, **more: Any) -> dict[str, Any]:
         "tenant_id": v.tenant_id, "user_id": v.user_id, "volume_id": v.id, "volume_type": "fast",
         "display_name": f"vol-{v.id[:8]}", "availability_zone": "nova", "host": v.host,
         "size": v.size, "status": v.status, "created_at": _iso(v.created_at),
-        "launched_at": _iso(v.launched_at), "volume_attachment": attached, "metadata": [], **more,
+        "launched_at": _iso(v.launched_at), "deleted_at": _iso(v.deleted_at),
+        "volume_attachment": attached, "metadata": [], **more,
     }
 
 
