@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ONCE: Mapping[str, Any] = {"availableNow": True}
 #: seconds that a query may take to stop
 STOP_SECONDS = 60
+#: seconds between looks whether a stage has failed
+LOOK = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _on_and_on(lake: Lake, plan: Plan, stage: SilverStage, folder: str, summary:
         queries.append(stage.start(folder, trigger, plan.files_per_batch))
         over = False
         while not over:
-            over = end.wait(plan.gold_every) or not all(query.isActive for query in queries)
+            over = _ended(queries, end, plan.gold_every)
             if over:
                 _stop(queries)
             _gold(lake, plan, summary)
@@ -129,6 +131,17 @@ def _on_and_on(lake: Lake, plan: Plan, stage: SilverStage, folder: str, summary:
         error = query.exception()
         if error is not None:
             raise error
+
+
+def _ended(queries: list[StreamingQuery], end: threading.Event, seconds: float) -> bool:
+    """Wait so long; true at once when the end is asked for, soon when a query has failed."""
+    until = time.monotonic() + seconds
+    while True:
+        left = until - time.monotonic()
+        if end.wait(max(0.0, min(LOOK, left))) or not all(query.isActive for query in queries):
+            return True
+        if left <= LOOK:
+            return False
 
 
 def _gold(lake: Lake, plan: Plan, summary: Summary) -> None:
