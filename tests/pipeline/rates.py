@@ -105,7 +105,7 @@ def parquet(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     spent = fill(spool, arguments.rows, arguments.body)
     spool.close()
     spark = spark_session("rates", "local[2]", {
-        "spark.sql.warehouse.dir": str(folder),
+        "spark.driver.memory": arguments.heap, "spark.sql.warehouse.dir": str(folder),
         "spark.sql.streaming.numRecentProgressUpdates": "10000"})
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(Filled)
@@ -196,6 +196,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=50_000)
     parser.add_argument("--body", type=int, default=1024, help="bytes")
     parser.add_argument("--cap", type=int, default=500_000, help="rows of the spool, for memory")
+    parser.add_argument("--heap", default="1g", help="memory of the JVM (Spark's default: 1g)")
     parser.add_argument("--folder", help="where the files go for the time of the run")
     arguments = parser.parse_args()
     arguments.rows = arguments.rows or {"parquet": 500_000, "memory": 5_000_000}[arguments.what]

@@ -20,58 +20,14 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.pipeline.source.schema import RAW
-from amqp1_driver.pipeline.spool import Spool, SpoolLimits
 from tests.pipeline.source.fake import FolderSource, publish
+from tests.pipeline.source.query import DEADLINE, Query
 from tests.pipeline.spool.rows import numbered
-
-#: seconds
-DEADLINE = 100
-
-
-class Query:
-    """A query from the spool to Parquet, which can be run again and again."""
-
-    def __init__(self, spark: Any, folder: Path) -> None:
-        self.spark = spark
-        self.queue, self.spool = folder / "queue", folder / "spool"
-        self.sink, self.checkpoint = folder / "sink", folder / "checkpoint"
-        self.queue.mkdir()
-        spark.dataSource.register(FolderSource)
-
-    def frame(self, **options: Any) -> Any:
-        return (self.spark.readStream.format("folder").option("url", str(self.queue))
-                .option("address", "a").option("spoolDir", str(self.spool))
-                .options(**options).load())
-
-    def start(self, trigger: dict[str, Any] | None = None, **options: Any) -> Any:
-        return (self.frame(**options).writeStream.format("parquet")
-                .option("checkpointLocation", str(self.checkpoint))
-                .trigger(**(trigger or {"availableNow": True})).start(str(self.sink)))
-
-    def run(self, **options: Any) -> list[int]:
-        """Run it for what is there now; returns the rows of each batch."""
-        query = self.start(**options)
-        try:
-            assert query.awaitTermination(DEADLINE)
-        finally:
-            query.stop()
-        return [progress["numInputRows"] for progress in query.recentProgress
-                if progress["numInputRows"]]
-
-    def result(self) -> list[tuple[int, str, str]]:
-        return sorted((each.seq, each.message_id, bytes(each.body).decode())
-                      for each in self.spark.read.schema(RAW).parquet(str(self.sink)).collect())
-
-    def open_spool(self, **limits: int) -> Spool:
-        return Spool.open(self.spool, SpoolLimits(**limits) if limits else None)
-
-    def segments(self) -> list[str]:
-        return sorted(path.name for path in self.spool.glob("*.arrow"))
 
 
 @pytest.fixture
 def query(spark: Any, tmp_path: Path) -> Query:
+    spark.dataSource.register(FolderSource)
     return Query(spark, tmp_path)
 
 

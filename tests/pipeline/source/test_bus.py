@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From the embedded bus through collector, spool and Spark into Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp1_driver.testing.fixture import BusFixture
+from tests.pipeline.collect.support import publish
+from tests.pipeline.source.query import Query
+
+
+@pytest.fixture
+def bus() -> Iterator[BusFixture]:
+    with BusFixture("broker", queue_capacity=100_000) as made:
+        yield made
+
+
+def test_each_message_is_in_the_files_once(spark: Any, tmp_path: Path, bus: BusFixture) -> None:
+    """More than the spool takes at a time, in several runs."""
+    query = Query(spark, tmp_path, "amqp1", bus.url())
+    options = {"maxSpoolRows": 400, "maxRowsPerTrigger": 150, "lingerMs": 5, "drainIdleMs": 300}
+    publish(bus.url(), "a", range(300))
+    query.run(**options)
+    assert len(query.result()) == 300
+    publish(bus.url(), "a", range(300, 600))
+    runs = [sum(query.run(**options)) for _ in range(2)]
+    assert sum(runs) == 300
+    # the newest segment, of 200 rows at most, stays and leaves room for 200
+    assert runs[0] >= 200
+
+    rows = query.result()
+    assert [seq for seq, _, _ in rows] == list(range(1, 601))
+    assert sorted(name for _, name, _ in rows) == sorted(f"m{number}" for number in range(600))
+    assert {body for _, _, body in rows} == {f"{number}.........." for number in range(600)}
+    status = json.loads((query.spool / "status.json").read_text())
+    assert (status["high"], status["max_rows"], status["duplicates"]) == (600, 400, 0)
