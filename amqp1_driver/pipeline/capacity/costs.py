@@ -61,8 +61,7 @@ class Costs:
         that wait for one lock are
     :param hop_us: of a link between two routers, beyond the network and what the router on the
         other side costs
-    :param pause_us: mean of the exponential time for which something else takes a core
-    :param pauses: such pauses per second and core
+    :param burst_us: how long other processes of a shared machine want a core at a time, in the mean
     :param slice_us: that the operating system lets a process run when others wait
     :param origin: machine, commit, bus, measurements and how well the costs fit them
     """
@@ -76,17 +75,16 @@ class Costs:
     noise: float = 0.0
     disorder: float = 0.0
     hop_us: float = 0.0
-    pause_us: float = 0.0
-    pauses: float = 0.0
+    burst_us: float = 1000.0
     slice_us: float = 3000.0
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.stretch < 1 or self.slice_us <= 0:
-            raise ValueError("stretch is 1 or more, slice_us above 0")
+        if self.stretch < 1 or self.slice_us <= 0 or self.burst_us <= 0:
+            raise ValueError("stretch is 1 or more, slice_us and burst_us above 0")
         if not 0 <= self.disorder <= 1 or self.batch < 1:
             raise ValueError("disorder is 0 to 1, batch 1 or more")
-        if min(self.latency_us, self.noise, self.hop_us, self.pause_us, self.pauses) < 0:
+        if min(self.latency_us, self.noise, self.hop_us) < 0:
             raise ValueError("a cost below zero")
 
     def replace(self, **changes: Any) -> Costs:

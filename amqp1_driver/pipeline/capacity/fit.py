@@ -19,8 +19,9 @@ What follows from which measurement:
 * ``latency_us``: the median of a lone caller, what processor time does not explain of it
 * ``batch``: the throughput of several callers
 * ``stretch``: the throughput of the most callers
-* ``noise``: how far the 99th percentile of a lone caller is above the median
-* ``disorder``: the same of the most callers
+* ``noise``: how far the 90th percentile of a lone caller is above the median
+* ``burst_us``: how far its 99th is
+* ``disorder``: how far the 99th percentile of the most callers is above the median
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _KIB = 1024.0
 
 
 def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 14,
-        calls: int = 6000, seed: int = 1) -> Costs:
+        calls: int = 3000, seed: int = 1) -> Costs:
     """The costs that make the model agree with these points.
 
     :param points: one caller alone, several callers, and a larger payload must be among them
@@ -54,7 +55,7 @@ def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 14,
     lone, some, most = _extremes(points)
     if not any(point.scenario.size >= 4096 for point in points):
         raise ValueError("a point with a payload of 4 KiB or more is needed")
-    setups = [setup(point.scenario, cores, lanes).replace(calls=calls, seed=seed)
+    setups = [setup(point, cores, lanes).replace(calls=calls, seed=seed)
               for point in points]
     costs = _guess(points)
     for _ in range(rounds):
@@ -70,7 +71,7 @@ def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
     :param near: a lone caller and its server, on one router
     :param far: the same, on two
     """
-    one = setup(near.scenario, cores, lanes).replace(calls=calls)
+    one = setup(near, cores, lanes).replace(calls=calls)
     two = one.replace(routers=2, servers=2, local=0.0)
     known = simulate(two, costs).p50 - simulate(one, costs).p50
     # there and back
@@ -109,17 +110,19 @@ def _corrected(costs: Costs, points: Sequence[Point], results: Sequence[Result],
     latency = costs.latency_us + _STEP * (one["p50"] - ours.p50) / wakes
     stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
     few = results[some].throughput / points[some].figures["throughput"]
-    noise = costs.noise * (_tail(one) / _tail(ours.row())) ** _STEP
+    noise = costs.noise * (_tail(one, "p90") / _tail(ours.row(), "p90")) ** _STEP
+    burst = costs.burst_us * (_tail(one) / _tail(ours.row())) ** _STEP
     disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
     return costs.replace(
         latency_us=max(0.0, latency), stretch=max(1.0, stretch),
         batch=min(256.0, max(1.0, costs.batch * few)),
+        burst_us=min(20_000.0, max(50.0, burst)),
         noise=min(3.0, max(0.02, noise)), disorder=min(1.0, max(0.0, disorder)),
         **parts)
 
 
-def _tail(figures: Mapping[str, float]) -> float:
-    return max(0.01, figures["p99"] / figures["p50"] - 1.0)
+def _tail(figures: Mapping[str, float], percentile: str = "p99") -> float:
+    return max(0.01, figures[percentile] / figures["p50"] - 1.0)
 
 
 def _part(name: str, points: Sequence[Point], results: Sequence[Result]) -> Part:
@@ -176,12 +179,12 @@ def _normal(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[fl
     return [matrix[i][size] / matrix[i][i] for i in range(size)]
 
 
-def errors(points: Sequence[Point], costs: Costs, cores: int, lanes: int = 1, calls: int = 20_000,
+def errors(points: Sequence[Point], costs: Costs, cores: int, lanes: int = 1, calls: int = 10_000,
            seed: int = 7) -> list[dict[str, Any]]:
     """Predicted against measured, a row for each point; error in per cent of what was measured."""
     rows = []
     for point in points:
-        found = simulate(setup(point.scenario, cores, lanes).replace(calls=calls, seed=seed), costs)
+        found = simulate(setup(point, cores, lanes).replace(calls=calls, seed=seed), costs)
         row: dict[str, Any] = {"title": point.scenario.title, "rounds": point.rounds,
                                "others": point.figures.get("others", 0.0)}
         for name in FIGURES:

@@ -21,10 +21,10 @@ interpreter's lock, a router as many as it has threads)::
 
 A lane takes what waits, up to a random number (geometric, of mean ``batch``), and gives on all of
 them when it has done the last: as an I/O thread does that reads a buffer, handles the frames in it,
-and writes. A batch of n pieces with costs s costs processor time ``sum(s * noise) + wake``, and holds
-the core for ``1 + (stretch - 1) * (1 - 1/n)`` times as long: the more threads want the interpreter's
-lock, the more of its time goes into handing it over. With batches of 1 and no wake it is the M/G/c
-queue; with a latency the M/G/1 queue with set-up times (Welch 1964).
+and writes. A batch of n pieces with costs s costs processor time ``sum(s * noise) + wake``, and
+holds the core for ``1 + (stretch - 1) * (1 - 1/n)`` times as long: the more threads want the
+interpreter's lock, the more of its time goes into handing it over. With batches of 1 and no wake it
+is the M/G/c queue; with a latency the M/G/1 queue with set-up times (Welch 1964).
 """
 
 from __future__ import annotations
@@ -45,18 +45,13 @@ Then = Callable[[Any], None]
 class Machine:
     """Cores that processes share. Turns of ``slice_us``, in the order of coming ready."""
 
-    __slots__ = ("_cores", "_free", "env", "ready", "slice_us")
+    __slots__ = ("_free", "cores", "env", "ready", "slice_us")
 
     def __init__(self, env: simpy.Environment, cores: int, slice_us: float) -> None:
-        self.env, self._free, self._cores, self.slice_us = env, cores, cores, slice_us
-        self.ready: deque[_Lane | Intruder] = deque()
+        self.env, self._free, self.cores, self.slice_us = env, cores, cores, slice_us
+        self.ready: deque[_Lane] = deque()
 
-    @property
-    def free(self) -> int:
-        """Cores that nobody uses."""
-        return self._free
-
-    def acquire(self, lane: _Lane | Intruder) -> None:
+    def acquire(self, lane: _Lane) -> None:
         """Have ``lane.run()`` called as soon as there is a core for it."""
         if self._free:
             self._free -= 1
@@ -192,30 +187,24 @@ class _Lane:
         self._next()
 
 
-class Intruder:
-    """Something else on the machine that takes a core now and then."""
+class Others:
+    """Other processes of the machine: bursts of work at random, which take their turns.
 
-    def __init__(self, machine: Machine, rng: random.Random, per_us: float, mean: float) -> None:
-        self._machine, self._rng, self._per_us, self._mean = machine, rng, per_us, mean
-        self._wait()
+    :param cores: that they use in the mean
+    :param burst: mean of a burst's exponential length, microseconds
+    """
 
-    def _wait(self) -> None:
-        _after(self._machine.env, self._rng.expovariate(self._per_us), self._come)
+    def __init__(self, machine: Machine, rng: random.Random, cores: float, burst: float) -> None:
+        self._rng, self._burst, self._per_us = rng, burst, cores / burst
+        self._env = machine.env
+        self.process = Process(machine, machine.cores, rng)
+        self._come(None)
 
-    def _come(self, _: Any) -> None:
-        # It goes before those that wait, as what the operating system does itself.
-        if self._machine.free:
-            self._machine.acquire(self)
-        else:
-            self._machine.ready.appendleft(self)
-
-    def run(self) -> None:
-        """It has a core."""
-        _after(self._machine.env, self._rng.expovariate(1.0 / self._mean), self._go)
-
-    def _go(self, _: Any) -> None:
-        self._machine.release()
-        self._wait()
+    def _come(self, first: Any) -> None:
+        if first is not None:
+            length = self._rng.expovariate(1.0 / self._burst)
+            self.process.submit(length, lambda _: None, None)
+        _after(self._env, self._rng.expovariate(self._per_us), self._come)
 
 
 def gamma(rng: random.Random, cv: float) -> Callable[[], float] | None:

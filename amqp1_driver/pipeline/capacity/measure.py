@@ -112,15 +112,17 @@ def of_document(document: Mapping[str, Any]) -> list[Point]:
         raise ValueError(f"not a result of amqp1 bench --json: {error!r}") from None
 
 
-def setup(scenario: Scenario, cores: int, lanes: int = 1, executor: int = 64) -> Setup:
-    """The same for the model.
+def setup(point: Point, cores: int, lanes: int = 1, executor: int = 64) -> Setup:
+    """The same for the model, with what other processes used meanwhile.
 
     :param cores: of the machine that runs all of it
     :param lanes: threads of the bus
     """
+    scenario = point.scenario
+    others = min(point.figures.get("others", 0.0), 0.9 * cores)
     return Setup(threads=scenario.threads, clients=scenario.clients, servers=scenario.servers,
                  size=scenario.size, reply=-1 if scenario.reply is None else scenario.reply,
-                 rate=scenario.rate, cores=cores, router_threads=lanes,
+                 rate=scenario.rate, cores=cores, others=others, router_threads=lanes,
                  executor=executor)
 
 

@@ -37,7 +37,7 @@ from typing import Any
 import simpy
 
 from amqp1_driver.pipeline.capacity.costs import Costs, Part
-from amqp1_driver.pipeline.capacity.machine import Intruder, Machine, Process, gamma
+from amqp1_driver.pipeline.capacity.machine import Machine, Others, Process, gamma
 from amqp1_driver.pipeline.capacity.result import Result, Tally
 from amqp1_driver.pipeline.capacity.setup import Setup, distance
 from amqp1_driver.pipeline.capacity.sources import Call, Caller, sources
@@ -72,6 +72,8 @@ class Mesh:
         self._spread = gamma(self.rng, costs.noise)
         self._service = gamma(self.rng, setup.service_cv)
         self._shared = self._machine(setup.cores) if setup.cores else None
+        if self._shared and setup.others:
+            Others(self._shared, self.rng, setup.others, costs.burst_us)
         self._here = 1 if setup.fold else setup.routers
         self.routers = [self.process(costs.router, setup.router_threads)
                         for _ in range(self._here)]
@@ -88,11 +90,7 @@ class Mesh:
         self.stalls = {"server": 0}
 
     def _machine(self, cores: int) -> Machine:
-        machine = Machine(self.env, cores, self.costs.slice_us)
-        if self.costs.pauses:
-            for _ in range(cores):
-                Intruder(machine, self.rng, self.costs.pauses / 1e6, self.costs.pause_us)
-        return machine
+        return Machine(self.env, cores, self.costs.slice_us)
 
     def process(self, part: Part, lanes: int) -> Process:
         """One of this kind, on the machine of all or on one of its own."""

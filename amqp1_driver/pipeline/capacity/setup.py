@@ -48,6 +48,7 @@ class Setup:
         chance has it, 1 / routers
     :param network_us: one way between two machines
     :param cores: of the one machine that all of it shares; 0: everybody has a core of his own
+    :param others: cores of it that other processes use in the mean
     :param server_credit: ``rpc_server_credit``
     :param link_credit: what a router gives a sender
     :param reply_credit: ``reply_link_credit``
@@ -77,6 +78,7 @@ class Setup:
     local: float = -1.0
     network_us: float = 0.0
     cores: int = 0
+    others: float = 0.0
     server_credit: int = 100
     link_credit: int = 250
     reply_credit: int = 200
@@ -91,7 +93,8 @@ class Setup:
                      "link_credit", "reply_credit", "calls"):
             self._at_least(name, 1)
         for name in ("threads", "think_us", "rate", "poisson", "agents", "size", "service_us",
-                     "service_cv", "work_us", "network_us", "cores", "warmup"):
+                     "service_cv", "work_us", "network_us", "cores", "others",
+                     "warmup"):
             self._at_least(name, 0)
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"topology {self.topology!r} is none of {', '.join(TOPOLOGIES)}")
@@ -103,6 +106,8 @@ class Setup:
             raise ValueError("interval_s and timeout_s are positive")
         if self.local > 1:
             raise ValueError("local is a share: 1 at most")
+        if self.others and self.others >= self.cores:
+            raise ValueError("others use less than the cores of a shared machine")
         if self.servers % self.routers:
             raise ValueError(f"{self.servers} servers can't be spread evenly over "
                              f"{self.routers} routers")

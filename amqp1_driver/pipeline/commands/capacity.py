@@ -285,6 +285,8 @@ def _check(args: argparse.Namespace) -> int:
 
     chosen = [*(measure.CALIBRATION if args.calibrate else ()), *measure.CHECKS]
     points = _lab(args).run(chosen, _say)
+    if args.json:  # it took minutes to measure: whatever comes, it is there
+        _write(Path(args.json), {"points": [point.document() for point in points]})
     known = (_fitted(args, points[: len(measure.CALIBRATION)]) if args.calibrate
              else costs.load(args.costs))
     if args.calibrate:
@@ -294,8 +296,10 @@ def _check(args: argparse.Namespace) -> int:
     within = [row["title"] for row in errors if fit.within(row, args.bar)]
     print(f"within {args.bar:g} % in calls/s and in p99: {len(within)} of {len(errors)}")
     if args.json:
-        _write(Path(args.json), {"errors": errors, "within": within, "bar": args.bar,
-                                 "costs": known.document(), **measure.origin(args.bus)})
+        _write(Path(args.json), {
+            **measure.origin(args.bus), "errors": errors, "within": within, "bar": args.bar,
+            "costs": known.document(), "points": [point.document() for point in points],
+        })
     return 0 if len(within) >= NEEDED else 1
 
 

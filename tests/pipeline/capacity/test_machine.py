@@ -21,7 +21,7 @@ import pytest
 import simpy
 from simpy.events import Timeout
 
-from amqp1_driver.pipeline.capacity.machine import Intruder, Machine, Process, gamma
+from amqp1_driver.pipeline.capacity.machine import Machine, Others, Process, gamma
 
 
 def sojourn(arrivals: float, cv: float, *, lanes: int = 1, count: int = 150_000, seed: int = 1,
@@ -159,20 +159,20 @@ def test_work_longer_than_a_turn_is_broken_off() -> None:
     assert ends == [[9.0], [12.0]]
 
 
-def test_an_intruder_takes_its_share_of_a_core() -> None:
+def test_other_processes_take_their_share_of_the_cores() -> None:
     env, rng = simpy.Environment(), random.Random(1)
     machine = Machine(env, 1, 10.0)
-    # gone for 90, there for 10, in the mean
-    Intruder(machine, rng, 1 / 90, 10.0)
+    others = Others(machine, rng, 0.25, 40.0)
     process = Process(machine, 1, rng)
 
     def again(_: object) -> None:
         process.submit(1.0, again, None)
 
     again(None)
-    env.run(until=200_000)
-    # An intruder waits for the end of a piece of work, up to 10 pieces: a bit less than a tenth.
-    assert process.cpu / 200_000 == pytest.approx(0.906, abs=0.01)
+    env.run(until=400_000)
+    # Who always wants the core gets what they leave.
+    assert others.process.cpu / 400_000 == pytest.approx(0.25, abs=0.02)
+    assert process.cpu / 400_000 == pytest.approx(0.75, abs=0.02)
 
 
 def test_noise_has_mean_1_and_its_coefficient_of_variation() -> None:

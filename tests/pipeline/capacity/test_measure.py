@@ -70,8 +70,9 @@ def test_results_of_amqp1_bench(tmp_path: Path) -> None:
 def test_a_scenario_for_the_model() -> None:
     scenario = Scenario("call", threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0)
 
-    assert measure.setup(scenario, 2, lanes=3) == Setup(
-        threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0, cores=2, router_threads=3)
+    assert measure.setup(measure.Point(scenario, {"others": 0.5}), 2, lanes=3) == Setup(
+        threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0, cores=2, router_threads=3,
+        others=0.5)
 
 
 def test_others_are_what_the_run_has_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from amqp1_driver.pipeline.capacity.setup import Setup, distance
     ({"threads": 1, "fold": True}, "only open arrivals"),
     ({"agents": 1, "local": 1.5}, "1 at most"),
     ({"agents": 1, "timeout_s": 0.0}, "positive"),
+    ({"agents": 1, "cores": 2, "others": 2.0}, "less than the cores"),
 ])
 def test_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
