@@ -31,6 +31,7 @@ from amqp1_driver.pipeline.spool import (
     Spool,
     SpoolError,
     SpoolLimits,
+    ids,
     segments,
 )
 from tests.pipeline.spool.rows import TIME, contents, names, numbered, row, rows
@@ -179,6 +180,14 @@ def test_ids_of_retained_rows_are_known(spool: Spool) -> None:
     assert spool.fresh([*rows("m6", "n", "n"), row("x", message_id=None),
                         row("y", message_id=None)]) == [
         row("n"), row("x", message_id=None), row("y", message_id=None)]
+
+
+def test_another_id_with_the_same_hash_is_not_known(
+        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "hash", lambda text: 7, raising=False)
+    spool.append(rows("a"))
+    assert (spool.known("a"), spool.known("b")) == (True, False)
+    assert spool.fresh(rows("a", "b")) == rows("b")
 
 
 def test_ids_are_known_after_opening_again(spool: Spool) -> None:
