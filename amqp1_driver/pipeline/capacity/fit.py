@@ -17,7 +17,7 @@ What follows from which measurement:
 * ``call``, ``wake`` and ``kib`` of each part: least squares over all points of
   ``cpu = call + wake * wakes + kib * KiB``, the number of wakes being the model's
 * ``latency_us``: the median of a lone caller, what processor time does not explain of it
-* ``batch``: the throughput of several callers
+* ``batch``: whichever of ``BATCHES`` leaves the smallest error over all figures of all points
 * ``stretch``: the throughput of the most callers
 * ``noise``: how far the 90th percentile of a lone caller is above the median
 * ``burst_us``: how far its 99th is
@@ -34,34 +34,58 @@ from amqp1_driver.pipeline.capacity.costs import Costs, Part
 from amqp1_driver.pipeline.capacity.measure import FIGURES, Point, setup
 from amqp1_driver.pipeline.capacity.mesh import simulate
 from amqp1_driver.pipeline.capacity.result import Result
+from amqp1_driver.pipeline.capacity.setup import Setup
 
 PARTS = ("client", "router", "server")
 #: corrections are taken by this share: what they correct depends on one another
 _STEP = 0.6
 _KIB = 1024.0
+#: sizes of batches that are tried
+BATCHES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0)
+#: what the error is made of: squares of logarithms of predicted / measured, by these weights
+_WEIGHTS = {"throughput": 1.0, "p50": 0.5, "p90": 0.5, "p99": 1.0, "client_cpu": 0.3,
+            "router_cpu": 0.3, "server_cpu": 0.3}
 
 
-def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 14,
-        calls: int = 3000, seed: int = 1) -> Costs:
+def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 8,
+        calls: int = 4000, seed: int = 1) -> Costs:
     """The costs that make the model agree with these points.
 
     :param points: one caller alone, several callers, and a larger payload must be among them
     :param cores: of the machine that they were measured on
     :param lanes: threads of the bus
-    :param rounds: of correction
-    :param calls: in each simulation
+    :param rounds: of correction, for each size of batches and at the end
+    :param calls: in each simulation of the end
     :raises ValueError: a point that is needed is missing
     """
-    lone, some, most = _extremes(points)
+    lone, most = _extremes(points)
     if not any(point.scenario.size >= 4096 for point in points):
         raise ValueError("a point with a payload of 4 KiB or more is needed")
-    setups = [setup(point, cores, lanes).replace(calls=calls, seed=seed)
+    setups = [setup(point, cores, lanes).replace(calls=calls, seed=seed, warmup=calls // 8)
               for point in points]
-    costs = _guess(points)
-    for _ in range(rounds):
-        results = [simulate(each, costs) for each in setups]
-        costs = _corrected(costs, points, results, lone, some, most)
-    return costs
+    short = [each.replace(calls=max(100, calls // 2)) for each in setups]
+
+    def search(costs: Costs, setups: Sequence[Setup]) -> tuple[float, Costs]:
+        found = (math.inf, costs)
+        for _ in range(rounds):
+            results = [simulate(each, costs) for each in setups]
+            found = min(found, (_error(points, results), costs), key=lambda pair: pair[0])
+            costs = _corrected(costs, points, results, lone, most)
+        return found
+
+    guess = _guess(points)
+    tried = [search(guess.replace(batch=batch), short) for batch in BATCHES]
+    _, best = min(tried, key=lambda pair: pair[0])
+    return search(best, setups)[1]
+
+
+def _error(points: Sequence[Point], results: Sequence[Result]) -> float:
+    total = 0.0
+    for point, result in zip(points, results, strict=True):
+        for name, weight in _WEIGHTS.items():
+            ratio = getattr(result, name) / max(1e-9, point.figures[name])
+            total += weight * math.log(max(1e-9, ratio)) ** 2
+    return total
 
 
 def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
@@ -79,8 +103,8 @@ def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
     return costs.replace(hop_us=max(0.0, hop))
 
 
-def _extremes(points: Sequence[Point]) -> tuple[int, int, int]:
-    """Where the points of one, of several and of the most threads are."""
+def _extremes(points: Sequence[Point]) -> tuple[int, int]:
+    """Where the points of one and of the most threads are."""
     plain = sorted(
         (point.scenario.threads, index) for index, point in enumerate(points)
         if point.scenario.size < 4096 and not point.scenario.rate
@@ -88,7 +112,7 @@ def _extremes(points: Sequence[Point]) -> tuple[int, int, int]:
     if len(plain) < 3 or plain[0][0] != 1 or plain[-1][0] < 16:
         raise ValueError("points with small payloads and 1, several, and 16 threads or more are "
                          "needed")
-    return plain[0][1], plain[len(plain) // 2][1], plain[-1][1]
+    return plain[0][1], plain[-1][1]
 
 
 def _guess(points: Sequence[Point]) -> Costs:
@@ -97,25 +121,23 @@ def _guess(points: Sequence[Point]) -> Costs:
         return Part(least * 0.8, least * 0.4)
 
     client, router, server = map(part, PARTS)
-    return Costs(client, router, server, latency_us=20.0, batch=6.0, stretch=1.1, noise=0.3,
+    return Costs(client, router, server, latency_us=20.0, stretch=1.1, noise=0.3,
                  disorder=0.2)
 
 
 def _corrected(costs: Costs, points: Sequence[Point], results: Sequence[Result],
-               lone: int, some: int, most: int) -> Costs:
+               lone: int, most: int) -> Costs:
     parts: dict[str, Any] = {name: _part(name, points, results) for name in PARTS}
     one, many = points[lone].figures, points[most].figures
     ours, theirs = results[lone], results[most]
     wakes = max(1.0, ours.client_wakes + ours.router_wakes + ours.server_wakes)
     latency = costs.latency_us + _STEP * (one["p50"] - ours.p50) / wakes
     stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
-    few = results[some].throughput / points[some].figures["throughput"]
     noise = costs.noise * (_tail(one, "p90") / _tail(ours.row(), "p90")) ** _STEP
     burst = costs.burst_us * (_tail(one) / _tail(ours.row())) ** _STEP
     disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
     return costs.replace(
         latency_us=max(0.0, latency), stretch=max(1.0, stretch),
-        batch=min(256.0, max(1.0, costs.batch * few)),
         burst_us=min(20_000.0, max(50.0, burst)),
         noise=min(3.0, max(0.02, noise)), disorder=min(1.0, max(0.0, disorder)),
         **parts)
