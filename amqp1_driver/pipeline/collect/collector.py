@@ -28,6 +28,7 @@ from typing import Any
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination
 from amqp1_driver.pipeline import bus
+from amqp1_driver.pipeline.collect.decode import Decoder
 from amqp1_driver.pipeline.collect.inbox import Inbox
 from amqp1_driver.pipeline.collect.rows import UNDECODABLE, fresh, row_of
 from amqp1_driver.pipeline.source.options import SourceOptions
@@ -65,6 +66,7 @@ class Collector:
         self._destinations = destinations(options)
         self._client = bus.make_client(options.url, options.exchange, options.driver)
         self._inbox = Inbox(self._interrupted)
+        self._decode = Decoder().decode
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="amqp1-collect", daemon=True)
         #: who tells the I/O thread of room has to look and tell in one step
@@ -209,7 +211,7 @@ class Collector:
         deliveries, times = self._inbox.take(enough, most, linger)
         if not deliveries:
             return
-        self._store(deliveries, [row_of(delivery, at) for delivery, at
+        self._store(deliveries, [row_of(delivery, at, self._decode) for delivery, at
                                  in zip(deliveries, times, strict=True)])
         self._quiet_since = time.monotonic()
         self._inbox.in_hand = 0

@@ -12,8 +12,9 @@
 
 """What a row needs of a message (AMQP 1.0 section 3.2), and no more.
 
-Pure. Each message passes here, so the usual encodings are read in line and the rest is skipped,
-or left to the driver's decoder. Sections that are the same from message to message are looked up.
+Each message passes here, so the usual encodings are read in line and the rest is skipped, or
+left to the driver's decoder. What is the same from message to message (header and annotations,
+the properties but the id) is looked up by its encoding. One thread at a time.
 """
 
 from __future__ import annotations
@@ -38,15 +39,13 @@ _SYMBOLIC = {
     "amqp:data:binary": _DATA, "amqp:amqp-sequence:list": _SEQUENCE, "amqp:amqp-value:*": _VALUE,
 }
 #: positions of properties (3.2.4)
-_ID, _TYPE, _ENCODING, _CREATED = 0, 6, 7, 9
-_WANTED = frozenset((_ID, _TYPE, _ENCODING, _CREATED))
+_TYPE, _ENCODING, _CREATED = 6, 7, 9
+_WANTED = frozenset((_TYPE, _ENCODING, _CREATED))
 #: milliseconds from 1970 to the year 10000, and the largest number of a column: what is beyond
 #: these must not keep all other rows out
 _TIMES, _MOST = 253402300800000, 2147483647
-#: headers that are remembered
-_LIMIT = 1000
-
-_counts: dict[bytes, int] = {}
+#: encodings that are remembered, of each kind, and bytes of each
+_LIMIT, _LONG = 1000, 512
 
 
 class Content(NamedTuple):
@@ -60,63 +59,114 @@ class Content(NamedTuple):
     enqueued_us: int | None
 
 
-def decode(data: bytes) -> Content:
-    """Read one message.
+class Decoder:
+    """Reads messages of one subscription."""
 
-    A body that is compressed (content-encoding gzip) is inflated.
+    def __init__(self) -> None:
+        #: what the last message began with, and its delivery-count: header and annotations
+        self._prefix = b"\xff"
+        self._prefix_count = 0
+        #: properties behind the message-id
+        self._rests: dict[bytes, tuple[str | None, str | None, int | None]] = {}
 
-    :raises DecodeError: it is malformed
-    """
-    try:
-        return _decode(data)
-    except MALFORMED as error:
-        raise DecodeError(f"malformed AMQP data: {error}", offset=0) from error
+    def decode(self, data: bytes) -> Content:
+        """Read one message.
 
+        A body that is compressed (content-encoding gzip) is inflated.
 
-def _decode(data: bytes) -> Content:
-    message_id = content_type = encoding = created = stamp = properties = None
-    count = at = kind = 0
-    parts: list[bytes] = []
-    size = len(data)
-    while at < size:
-        if data[at] == 0 and data[at + 1] == 0x53:
-            code = data[at + 2]
-            at += 3
+        :raises DecodeError: it is malformed
+        """
+        try:
+            return self._decode(data)
+        except MALFORMED as error:
+            raise DecodeError(f"malformed AMQP data: {error}", offset=0) from error
+
+    def _decode(self, data: bytes) -> Content:
+        message_id = content_type = encoding = created = stamp = properties = None
+        count = at = kind = header_end = 0
+        parts: list[bytes] = []
+        size = len(data)
+        if data.startswith(self._prefix):
+            count, at = self._prefix_count, len(self._prefix)
+        while at < size:
+            if data[at] == 0 and data[at + 1] == 0x53:
+                code = data[at + 2]
+                at += 3
+            else:
+                code, at = _section(data, at)
+            if code in (_DATA, _VALUE, _SEQUENCE):
+                body, plain, at = _body(data, at)
+                if parts and (code == _VALUE or code != kind):
+                    fail("more than one body", at)
+                parts.append(body)
+                if not plain:
+                    if code == _DATA:
+                        fail("data section without binary", at)
+                    properties = {**(properties or {}),
+                                  BODY: "value" if code == _VALUE else "sequence"}
+                kind = code
+            elif code == _PROPERTIES:
+                message_id, (content_type, encoding, created), at = self._properties(data, at)
+            elif code == _HEADER:
+                end = skip(data, at)
+                count = _delivery_count(data[at:end])
+                at = header_end = end
+            elif code == _APPLICATION_PROPERTIES:
+                properties, at = _application_properties(data, at)
+            else:
+                end = skip(data, at)
+                if code == _ANNOTATIONS:
+                    if _STAMP_BYTES in data[at:end]:
+                        stamp = _stamp(read(data, at)[0])
+                    elif at - 3 == header_end and end < _LONG:
+                        self._prefix, self._prefix_count = data[:end], count
+                at = end
+        if at > size:
+            fail("value behind the end of the data", size)
+        content = parts[0] if len(parts) == 1 else b"".join(parts)
+        if encoding == "gzip":
+            content = decompress(content, encoding)
+        enqueued = stamp if stamp is not None else created
+        if enqueued is not None:
+            enqueued = enqueued * 1000 if 0 <= enqueued < _TIMES else None
+        return Content(message_id, content, content_type, properties, count, enqueued)
+
+    def _properties(self, data: bytes, at: int) -> tuple[
+            str | None, tuple[str | None, str | None, int | None], int]:
+        """Message-id; content-type, content-encoding and creation-time; the offset behind all."""
+        code = data[at]
+        if code == 0xD0:
+            count, start = read_uint(data, at + 5)[0], at + 9
+            end = at + 5 + read_uint(data, at + 1)[0]
+        elif code == 0xC0:
+            count, start, end = data[at + 2], at + 3, at + 2 + data[at + 1]
+        elif code == 0x45:
+            return None, (None, None, None), at + 1
         else:
-            code, at = _section(data, at)
-        if code in (_DATA, _VALUE, _SEQUENCE):
-            body, plain, at = _body(data, at)
-            if parts and (code == _VALUE or code != kind):
-                fail("more than one body", at)
-            parts.append(body)
-            if not plain:
-                if code == _DATA:
-                    fail("data section without binary", at)
-                properties = {**(properties or {}),
-                              BODY: "value" if code == _VALUE else "sequence"}
-            kind = code
-        elif code == _PROPERTIES:
-            (message_id, content_type, encoding, created), at = _properties(data, at)
-        elif code == _HEADER:
-            end = skip(data, at)
-            count = _delivery_count(data[at:end])
-            at = end
-        elif code == _APPLICATION_PROPERTIES:
-            properties, at = _application_properties(data, at)
+            fail(f"properties are no list but 0x{code:02x}", at)
+        if end > len(data) or count > end - start:
+            fail(f"{count} fields in {end - start} bytes", at)
+        message_id: str | None = None
+        if count:
+            if data[start] == 0xA1:
+                at = start + 2 + data[start + 1]
+                message_id = str(data[start + 2:at], "utf-8")
+            else:
+                value, at = read(data, start)
+                message_id = None if value is None else _text(value)
+            if at > end:
+                fail("size does not match the fields", end)
         else:
-            end = skip(data, at)
-            if code == _ANNOTATIONS and _STAMP_BYTES in data[at:end]:
-                stamp = _stamp(read(data, at)[0])
-            at = end
-    if at > size:
-        fail("value behind the end of the data", size)
-    content = parts[0] if len(parts) == 1 else b"".join(parts)
-    if encoding == "gzip":
-        content = decompress(content, encoding)
-    enqueued = stamp if stamp is not None else created
-    if enqueued is not None:
-        enqueued = enqueued * 1000 if 0 <= enqueued < _TIMES else None
-    return Content(message_id, content, content_type, properties, count, enqueued)
+            at = start
+        rest = data[at:end]
+        found = self._rests.get(rest)
+        if found is None:
+            found = _rest(rest, count - 1)
+            if len(rest) < _LONG:
+                if len(self._rests) >= _LIMIT:
+                    self._rests.clear()
+                self._rests[rest] = found
+        return message_id, found, end
 
 
 def _section(data: bytes, at: int) -> tuple[Any, int]:
@@ -145,52 +195,35 @@ def _body(data: bytes, at: int) -> tuple[bytes, bool, int]:
 
 def _delivery_count(header: bytes) -> int:
     """Of a header section (3.2.1), by its encoding."""
-    count = _counts.get(header)
-    if count is None:
-        values, _ = read(header, 0)
-        if type(values) is not list:
-            fail("header is not a list", 0)
-        count = values[4] if len(values) > 4 and values[4] is not None else 0
-        if type(count) is not int:
-            fail("delivery-count is no number", 0)
-        if len(_counts) >= _LIMIT:
-            _counts.clear()
-        count = _counts[header] = min(count, _MOST)
-    return count
+    values, _ = read(header, 0)
+    if type(values) is not list:
+        fail("header is not a list", 0)
+    count = values[4] if len(values) > 4 and values[4] is not None else 0
+    if type(count) is not int:
+        fail("delivery-count is no number", 0)
+    return min(count, _MOST)
 
 
-def _properties(data: bytes, at: int) -> tuple[list[Any], int]:
-    """Message-id, content-type, content-encoding and creation-time; the offset behind all."""
-    code = data[at]
-    if code == 0xC0:
-        count, end, at = data[at + 2], at + 2 + data[at + 1], at + 3
-    elif code == 0xD0:
-        count, end, at = read_uint(data, at + 5)[0], at + 5 + read_uint(data, at + 1)[0], at + 9
-    elif code == 0x45:
-        return [None] * 4, at + 1
-    else:
-        fail(f"properties are no list but 0x{code:02x}", at)
-    if end > len(data) or count > end - at:
-        fail(f"{count} fields in {end - at} bytes", at)
+def _rest(data: bytes, count: int) -> tuple[str | None, str | None, int | None]:
+    """Content-type, content-encoding and creation-time of properties behind the message-id.
+
+    :param count: of fields
+    """
     found: list[Any] = [None] * 10
-    for position in range(min(count, 10)):
-        code = data[at]
-        if code == 0x40:
-            at += 1
-        elif position not in _WANTED:
-            at = at + 2 + data[at + 1] if code in (0xA1, 0xA3, 0xA0) else skip(data, at)
-        elif code in (0xA1, 0xA3):
-            start = at + 2
-            at = start + data[at + 1]
-            found[position] = str(data[start:at], "utf-8")
+    at = 0
+    for position in range(1, min(count, 9) + 1):
+        if position not in _WANTED:
+            at = skip(data, at)
         else:
             value, at = read(data, at)
-            found[position] = _text(value) if position != _CREATED else value
-    if at > end:
-        fail("size does not match the fields", end)
-    if found[_CREATED] is not None and not isinstance(found[_CREATED], int):
+            if value is not None:
+                found[position] = value if position == _CREATED else _text(value)
+    if at > len(data):
+        fail("size does not match the fields", at)
+    created = found[_CREATED]
+    if created is not None and (not isinstance(created, int) or isinstance(created, bool)):
         fail("creation-time is no timestamp", at)
-    return [found[_ID], found[_TYPE], found[_ENCODING], found[_CREATED]], end
+    return found[_TYPE], found[_ENCODING], created
 
 
 def _application_properties(data: bytes, at: int) -> tuple[dict[str, str] | None, int]:

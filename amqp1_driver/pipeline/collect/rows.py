@@ -15,11 +15,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from amqp1_driver.exceptions import DecodeError
-from amqp1_driver.pipeline.collect.decode import decode
+from amqp1_driver.pipeline.collect.decode import Content
 from amqp1_driver.pipeline.spool import Row
 from amqp1_driver.protocol.receiver import Delivery
 
@@ -35,9 +35,10 @@ class Known(Protocol):
     def fresh(self, rows: Sequence[Row]) -> list[Row]: ...
 
 
-def row_of(delivery: Delivery, received: float) -> Row:
+def row_of(delivery: Delivery, received: float, decode: Callable[[bytes], Content]) -> Row:
     """The row of a delivery; never raises.
 
+    :param decode: see :meth:`Decoder.decode`
     :param received: seconds since 1970
     """
     at = int(received * 1_000_000)

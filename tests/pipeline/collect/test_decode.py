@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from amqp1_driver.codec import decode_message
 from amqp1_driver.exceptions import DecodeError
-from amqp1_driver.pipeline.collect.decode import Content, decode
+from amqp1_driver.pipeline.collect.decode import Content, Decoder
 from amqp1_driver.testing.messages import Header, Message, Properties
 from amqp1_driver.testing.wire import Symbol, Timestamp
 
@@ -41,6 +41,10 @@ RABBIT = h("005370 c0 06 05 41 40 40 41 43"
 KOMBU = (h("005370 c0 07 05 41 50 00 40 41 43"
            "005373 c0 25 08 a1 04 6d696437 40 40 40 40 40 a3 10") + b"application/json"
          + h("a3 05 7574662d38 005374 c1 06 02 a1 01 68 54 01 005375 a0 02 7b7d"))
+
+
+def decode(data):
+    return Decoder().decode(data)
 
 
 def test_a_notification_of_this_driver_from_rabbitmq():
@@ -148,6 +152,32 @@ def test_malformed(data):
         decode(data)
 
 
+def test_what_is_remembered_of_one_message_is_not_taken_for_that_of_another():
+    decoder = Decoder()
+    again = RABBIT.replace(h("c0 06 05 41 40 40 41 43"), h("c0 07 05 41 40 40 42 52 02"))
+    stamped = h("005372 c1 1f 02 a3 13") + b"x-opt-enqueued-time" + (
+        h("83 00000000000003e8 005375 a0 01 62"))
+    typed = h("005373 c0 0c 07 a1 01 69 40 40 40 40 40 a3 01 74 005375 a0 00")
+    late = h("005373 c0 04 01 a1 01 69 005372 c1 01 00 005375 a0 01 63")
+    bare = h("005375 a0 01 61")
+    plain = h("005372 c1 01 00 005375 a0 01 64")
+    expected = [
+        (RABBIT, Content("i-1", b"{}", None, None, 0, None)),
+        (again, Content("i-1", b"{}", None, None, 2, None)),
+        (stamped, Content(None, b"b", None, None, 0, 1_000_000)),
+        (typed, Content("i", b"", "t", None, 0, None)),
+        (late, Content("i", b"c", None, None, 0, None)),
+        (bare, Content(None, b"a", None, None, 0, None)),
+        (plain, Content(None, b"d", None, None, 0, None)),
+        (KOMBU, Content("mid7", b"{}", "application/json", {"h": "1"}, 0, None)),
+    ]
+    for data, content in expected * 2 + expected[::-1]:
+        assert decoder.decode(data) == content
+
+
+_SHARED = Decoder()
+
+
 @given(st.binary(max_size=200) | st.builds(
     lambda head, tail: head + tail, st.sampled_from([RABBIT, KOMBU, RABBIT[:-4]]),
     st.binary(max_size=40)))
@@ -155,8 +185,11 @@ def test_whatever_comes_is_read_or_refused_as_the_driver_does(data):
     try:
         found = decode(data)
     except DecodeError:
+        with pytest.raises(DecodeError):
+            _SHARED.decode(data)
         return
     assert isinstance(found.body, bytes)
+    assert _SHARED.decode(data) == found
     try:
         known = decode_message(data)
     except DecodeError:

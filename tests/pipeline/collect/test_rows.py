@@ -16,6 +16,7 @@ import logging
 
 import pytest
 
+from amqp1_driver.pipeline.collect.decode import Decoder
 from amqp1_driver.pipeline.collect.rows import fresh, row_of
 from amqp1_driver.pipeline.spool import Row
 from amqp1_driver.testing.messages import Header, Message, Properties
@@ -33,12 +34,12 @@ def test_a_row_has_what_the_message_has_and_where_and_when_it_came():
     data = Message(b"body", kind="data", header=Header(delivery_count=2),
                    properties=Properties(message_id="m", content_type="text/plain"),
                    application_properties={"a": "b"}).encode()
-    assert row_of(Delivery(data), 1_700_000_000.123456) == Row(
+    assert row_of(Delivery(data), 1_700_000_000.123456, Decoder().decode) == Row(
         "q", "m", b"body", "text/plain", {"a": "b"}, 2, None, 1_700_000_000_123_456)
 
 
 def test_what_can_not_be_read_is_kept_as_it_came(caplog):
-    row = row_of(Delivery(b"\x00\x53\x75\xa0"), 1.0)
+    row = row_of(Delivery(b"\x00\x53\x75\xa0"), 1.0, Decoder().decode)
     assert (row.address, row.message_id, row.body) == ("q", None, b"\x00\x53\x75\xa0")
     assert list(row.properties) == ["amqp1:undecodable"]
     assert "malformed AMQP data" in row.properties["amqp1:undecodable"]
