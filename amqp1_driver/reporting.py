@@ -95,11 +95,12 @@ class BusSink:
         client = self._make()
         client.start()
         try:
-            while not self._closing:
+            last = False
+            while not last:
                 self._wake.wait()
                 self._wake.clear()
+                last = self._closing
                 self._send_all(client)
-            self._send_all(client)
         finally:
             client.close()
 

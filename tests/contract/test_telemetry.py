@@ -28,6 +28,7 @@ from proton.utils import BlockingConnection
 from amqp1_driver import options
 from amqp1_driver.client import Client
 from amqp1_driver.telemetry import config, shared
+from tests.contract import apps
 from tests.contract.apps import PATIENCE, Endpoint
 from tests.contract.telemetry import check, lines, some_of_each
 from tests.contract.test_loading import run_script
@@ -212,6 +213,17 @@ def test_a_child_has_files_and_records_of_its_own(bus, make_app, folder):
     assert pids[0] != pids[1]
     assert all(next(iter(pid)) == int(file.name.split("-")[-3]) for pid, file in
                zip(pids, files, strict=True))
+
+
+def test_in_a_process_patched_by_eventlet(bus, folder):
+    with apps.peer() as silent:
+        silent.override(times=None).expect_header().silence()
+        seen = json.loads(run_script("green.py", f"{bus.address}/?telemetry_directory={folder}",
+                                     f"127.0.0.1:{silent.port}"))
+    assert seen["call"] == "a call"
+    sends = [r["operation"] for r in lines(folder) if r["kind"] == "send"]
+    # one, 200 at once, and one that blocks
+    assert (sends.count("call"), sends.count("cast"), sends.count("notification")) == (202, 1, 1)
 
 
 # -- options --------------------------------------------------------------------------------
