@@ -45,10 +45,14 @@ def make_client(url: str, exchange: str | None = None,
 
     conf = cfg.ConfigOpts()
     conf([], project="", default_config_files=[], default_config_dirs=[])
+    if "://" not in url:
+        # it would be read as a host's path, and localhost be asked
+        raise ValueError("option 'url' is no transport URL: it has no scheme, as in amqp://")
     try:
         parsed = oslo_messaging.TransportURL.parse(conf, url)
-    except oslo_messaging.InvalidTransportURL as error:
-        raise ValueError(f"option 'url' is no transport URL: {error.args[0]}") from None
+    except (oslo_messaging.InvalidTransportURL, ValueError):
+        raise ValueError("option 'url' is no transport URL, as in "
+                         "amqp://user:password@host:5672/virtual-host") from None
     parsed.query.update(driver)
     settings = options.load(conf, parsed)
     compat.check_proton(settings.sasl_mechanisms)

@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The collector on RabbitMQ 4.3: both drivers' notifications, caps, faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import oslo_messaging as om
+import pytest
+from oslo_config import cfg
+
+from amqp1_driver.testing.proxy import FaultProxy
+from tests.buses.rabbit import Management, Node
+
+from .support import WAIT, Collecting, ids, publish, rows
+
+#: the first test may have to install the node
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def queue(rabbit43: Node) -> Iterator[str]:
+    """The address of a queue that is empty, and gone afterwards."""
+    with Management(rabbit43) as management:
+        management.declare("pipeline", x_queue_type="quorum")
+    yield "/queues/pipeline"
+    with Management(rabbit43) as management:
+        management.delete("pipeline")
+
+
+def test_notifications_of_this_driver_through_the_profile(
+        rabbit43: Node, collecting: Collecting) -> None:
+    conf = cfg.ConfigOpts()
+    conf([])
+    transport = om.get_notification_transport(conf, rabbit43.url())
+    try:
+        notifier = om.Notifier(transport, "compute.h1", driver="messagingv2", topics=["nova"])
+        for number in range(20):
+            notifier.info({"tenant": "t"}, "compute.instance.update", {"number": number})
+    finally:
+        transport.cleanup()
+    collector, spool = collecting(rabbit43.url(), topic="nova", priorities="info,error")
+    assert collector.wait_for(20, WAIT)
+    found = rows(spool)
+    messages = [json.loads(json.loads(row["body"])["request"]["oslo.message"]) for row in found]
+    assert [message["payload"]["number"] for message in messages] == list(range(20))
+    assert {row["address"] for row in found} == {
+        "/queues/openstack%3Anotify%3Aopenstack%3Anova.info"}
+    assert len({row["message_id"] for row in found}) == 20
+
+
+def test_notifications_of_the_rabbit_driver(
+        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    """As oslo.messaging's own driver sends them, over AMQP 0.9.1."""
+    kombu = pytest.importorskip("kombu")
+    body = {"oslo.version": "2.0", "oslo.message": '{"event_type": "e"}'}
+    with kombu.Connection(f"amqp://guest:guest@127.0.0.1:{rabbit43.port}//") as connection:
+        kombu.Producer(connection.channel()).publish(
+            body, routing_key="pipeline", delivery_mode=2, headers={"h": 1})
+    collector, spool = collecting(rabbit43.url(), address=queue)
+    assert collector.wait_for(1, WAIT)
+    (row,) = rows(spool)
+    assert json.loads(row["body"]) == body
+    assert row["content_type"] == "application/json"
+    assert ("h", "1") in row["properties"]
+
+
+def test_a_tiny_cap_and_many_messages(
+        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    publish(rabbit43.url(), queue, range(500))
+    collector, spool = collecting(rabbit43.url(), address=queue, links=2, maxSpoolRows=50,
+                                  segmentRows=10, credit=30)
+    seen: list[str] = []
+    while len(seen) < 500:
+        assert collector.wait_for(min(500, len(seen) + 40), WAIT)
+        assert sum(part.hi - part.lo + 1 for part in spool.parts(1, spool.high)) <= 50
+        high = spool.high
+        seen = list(dict.fromkeys(seen + ids(spool)))
+        spool.commit(high)
+    assert sorted(seen) == sorted(f"m{n}" for n in range(500))
+    assert collector.facts()["received"] == 500
+
+
+@pytest.mark.parametrize("after", [20_000, 60_000, 130_000])
+def test_connections_that_break_anywhere_lose_nothing_and_make_no_doubles(
+        rabbit43: Node, queue: str, collecting: Collecting, after: int) -> None:
+    publish(rabbit43.url(), queue, range(1000), size=100)
+    with FaultProxy("127.0.0.1", rabbit43.port) as proxy:
+        proxy.cut_after(after, "down")
+        url = f"amqp://guest:guest@127.0.0.1:{proxy.port}"
+        collector, spool = collecting(url, address=queue, segmentRows=50, credit=400)
+        proxy.wait_cut(1, WAIT)
+        assert collector.wait_for(1000, WAIT)
+        publish(rabbit43.url(), queue, [1000])
+        assert collector.wait_for(1001, WAIT)
+        assert collector.stop()
+    assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(1001))
+    assert collector.error is None
+
+
+def test_acknowledgements_that_never_arrive_make_no_doubles(
+        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    """The rows are durable, the connection breaks before the bus hears of it."""
+    publish(rabbit43.url(), queue, range(100))
+    with FaultProxy("127.0.0.1", rabbit43.port) as proxy:
+        url = f"amqp://guest:guest@127.0.0.1:{proxy.port}"
+        collector, spool = collecting(url, address=queue, lingerMs=200)
+        proxy.wait_connections(1, WAIT)
+        assert collector.wait_for(1, WAIT)
+        proxy.freeze("up")
+        assert collector.wait_for(100, WAIT)
+        proxy.cut()
+        proxy.thaw("up")
+        publish(rabbit43.url(), queue, [100])
+        assert collector.wait_for(101, WAIT)
+        assert collector.stop()
+    assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(101))
+
+
+def test_a_restart_of_the_broker(queue: str, rabbit43: Node, collecting: Collecting) -> None:
+    publish(rabbit43.url(), queue, range(100))
+    collector, spool = collecting(rabbit43.url(), address=queue)
+    assert collector.wait_for(100, WAIT)
+    rabbit43.kill()
+    rabbit43.start()
+    publish(rabbit43.url(), queue, range(100, 200))
+    assert collector.wait_for(200, 60)
+    assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(200))
+
+
+def test_what_a_successor_finds_when_a_reader_was_fenced_out(
+        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    publish(rabbit43.url(), queue, range(2000), size=100)
+    first, _ = collecting(rabbit43.url(), address=queue, segmentRows=100, credit=200)
+    assert first.wait_for(100, WAIT)
+    second, spool = collecting(rabbit43.url(), address=queue, segmentRows=100, credit=200)
+    publish(rabbit43.url(), queue, [2000])
+    assert second.wait_for(2001, WAIT)
+    first._thread.join(WAIT)
+    facts: dict[str, Any] = first.facts()
+    assert facts["error"] is not None and "was opened by another process" in facts["error"]
+    assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(2001))
