@@ -16,6 +16,7 @@ That connection is not observed, so that nothing is told of the telling.  Best e
 be sent in time is lost, and told as dropped with the next records.
 """
 
+import dataclasses
 import logging
 import os
 import threading
@@ -129,7 +130,10 @@ def observed_client(hosts: tuple[Host, ...], settings: Settings, virtual_host: s
     if config.topic:
         destination = Destination(Service.NOTIFY, config.exchange or None,
                                   f"{config.topic}.{PRIORITY}")
-        more["the bus sink"] = lambda: BusSink(lambda: Client(*arguments), destination)
+        # what may be lost anyway is not worth a broker's disc
+        own = dataclasses.replace(settings, durable=settings.durable - {Kind.NOTIFY.value})
+        more["the bus sink"] = lambda: BusSink(
+            lambda: Client(hosts, own, virtual_host, default_exchange), destination)
     # a transport to another bus has its own: records go where their messages went
     telemetry = shared.acquire(config, arguments if config.topic else None, more)
     try:

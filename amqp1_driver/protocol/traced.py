@@ -190,10 +190,16 @@ def message(op: Traced, observer: Observer, host: Callable[[], str],
     return events.Message(
         observer.origin, observer.wall_clock(),
         events.REPLY if isinstance(op, Reply) else events.SEND,
-        getattr(error, "host", None) or host(), op.where, _operation(op), op.message_id,
+        _host(error) or host(), op.where, _operation(op), op.message_id,
         outcome(op, error), name_of(error), stood, _between(trace.made, trace.taken),
         _between(trace.taken, trace.went), _between(trace.went, trace.judged),
         _between(trace.went, trace.answered), now - trace.made, len(op.body))
+
+
+def _host(error: BaseException | None) -> str | None:
+    """Where it happened, if the error knows; one of no connection names all hosts."""
+    found = getattr(error, "host", None)
+    return None if found is None or "," in found else str(found)
 
 
 def _operation(op: Operation) -> str:

@@ -19,6 +19,7 @@ record is made of it later, on a thread that nobody waits for.  Pure; any thread
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 #: values of ``kind``
@@ -209,12 +210,18 @@ def to_dict(record: Record) -> dict[str, Any]:
 def iso(us: int) -> str:
     """Microseconds since 1970 as 2026-11-22T00:15:00.000001Z."""
     whole, rest = divmod(us, 1000000)
-    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{rest:06d}Z"
+    return f"{_second(whole)}.{rest:06d}Z"
+
+
+@lru_cache(100)
+def _second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 def to_lines(records: Sequence[Record]) -> bytes:
     """JSON lines, in UTF-8, each with its line feed."""
-    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-    return "".join([encode(to_dict(record)) + "\n" for record in records]).encode(
+    return "".join([_encode(to_dict(record)) + "\n" for record in records]).encode(
         "utf-8", "replace")

@@ -16,6 +16,8 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -213,6 +215,24 @@ def test_a_child_has_files_and_records_of_its_own(bus, make_app, folder):
     assert pids[0] != pids[1]
     assert all(next(iter(pid)) == int(file.name.split("-")[-3]) for pid, file in
                zip(pids, files, strict=True))
+
+
+def test_a_program_that_ends_without_cleanup_leaves_whole_files(bus, make_app, folder):
+    make_app(bus.address).server(Endpoint())
+    code = (
+        "import sys, oslo_messaging\n"
+        "from oslo_config import cfg\n"
+        "conf = cfg.ConfigOpts(); conf([])\n"
+        "transport = oslo_messaging.get_rpc_transport(conf, url=sys.argv[1])\n"
+        "client = oslo_messaging.get_rpc_client(\n"
+        "    transport, oslo_messaging.Target(topic='topic'), timeout=10)\n"
+        "client.call({}, 'echo')\n"
+    )
+    url = f"{bus.address}/?telemetry_directory={folder}"
+    done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert [r["operation"] for r in lines(folder) if r["kind"] == "send"] == ["call"]
 
 
 def test_in_a_process_patched_by_eventlet(bus, folder):

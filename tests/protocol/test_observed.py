@@ -179,7 +179,7 @@ def test_a_message_in_doubt(observed):
 
 def timed_out(world, op):
     """As the caller sees it: it gives up, and the I/O thread is told."""
-    op.future.set_exception(exceptions.DeadlineExpired(stage="", host="host0:5672"))
+    op.future.set_exception(exceptions.DeadlineExpired(stage="", host="host0:5672, host1:5672"))
     world.connection.cancel(op)
     world.run()
     return world.told(op)
