@@ -251,18 +251,18 @@ def _fit(names: Sequence[str]) -> bool:
 
 
 def _histogram(axes: Any, plot: Histogram) -> None:
+    # A logarithmic axis has no zero to stand on.
+    base = 0.8 if plot.y.log else 0.0
     for index, (name, counts) in enumerate(plot.counts.items()):
-        axes.stairs(counts, plot.edges, color=colours.series(index), linewidth=1.6, baseline=0,
-                    label=_short(name), linestyle=_DASHES[index % len(_DASHES)],
-                    fill=False)  # fmt: skip
+        axes.stairs(counts, plot.edges, color=colours.series(index), linewidth=1.6, baseline=base,
+                    label=_short(name), linestyle=_DASHES[index % len(_DASHES)], fill=False)
         if len(plot.counts) == 1:
             axes.stairs(counts, plot.edges, color=colours.series(index), alpha=0.3, fill=True,
-                        baseline=0)  # fmt: skip
+                        baseline=base)  # fmt: skip
     _dress(axes, plot.x, plot.y)
     _scale(axes, "x", plot.x)
     _scale(axes, "y", plot.y)
-    if not plot.y.log:
-        axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=base)
     _marks(axes, plot.marks)
     _legend(axes, list(plot.counts))
 
