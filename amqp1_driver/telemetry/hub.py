@@ -82,6 +82,7 @@ class Hub:
     def __init__(self, consumers: dict[str, Consumer], capacity: int = CAPACITY,
                  interval: float = INTERVAL) -> None:
         self._consumers = [(consumer, Complaints(name)) for name, consumer in consumers.items()]
+        self._trouble = Complaints("making records")
         self._capacity = capacity
         self._enough = capacity // 4
         self._interval = interval
@@ -153,14 +154,17 @@ class Hub:
     def _work(self) -> None:
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
         for _ in range(-(-len(self._queue) // BATCH)):
-            records = self._next()
-            for consumer, complaints in self._consumers:
-                _guarded(complaints, consumer.take, records)
+            _guarded(self._trouble, self._pass_on)
             time.sleep(0)  # whoever waits for the interpreter goes first
         for consumer, complaints in self._consumers:
             _guarded(complaints, consumer.tick)
         for done in waiting:
             done.set()
+
+    def _pass_on(self) -> None:
+        records = self._next()
+        for consumer, complaints in self._consumers:
+            _guarded(complaints, consumer.take, records)
 
     def _next(self) -> list[Record]:
         """Up to a batch; the first of them tells how many were dropped before it."""

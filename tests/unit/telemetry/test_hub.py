@@ -99,6 +99,17 @@ def test_a_consumer_that_fails_is_kept_and_harms_no_other(caplog):
     assert caplog.text.count("No space left on device") == 1
 
 
+def test_an_event_of_which_no_record_can_be_made_costs_no_more_than_its_batch(caplog):
+    keeper = Keeper()
+    hub = started(keeper=keeper)
+    hub.emit(stalled()._replace(time=float("nan")))
+    assert hub.flush(PATIENCE)
+    hub.emit(stalled())
+    assert hub.close(PATIENCE)
+    assert keeper.records == [record()]
+    assert "Telemetry: making records failed" in caplog.text
+
+
 def test_closing_gives_what_is_left_and_then_closes():
     keeper = Keeper()
     hub = started(keeper=keeper)
