@@ -36,6 +36,9 @@ from amqp1_driver.pipeline.report.model import (
 from amqp1_driver.pipeline.report.numbers import shown
 from amqp1_driver.pipeline.report.text import numeric
 
+#: A text of more characters than this is read, not looked up.
+_LONG = 60
+
 
 def render(page: Page) -> str:
     """The page as HTML. Needs jinja2 and matplotlib (extra ``spark``)."""
@@ -94,7 +97,13 @@ def _table(table: Table) -> dict[str, Any]:
     heads = [_head(column) for column in table.columns]
     return {"kind": "table", "title": table.title, "caption": table.caption, "empty": table.empty,
             "heads": list(zip(heads, right, strict=True)),
-            "rows": [list(zip(row, right, strict=True)) for row in rows]}
+            "rows": [[(text, _kind(text, flush)) for text, flush in zip(row, right, strict=True)]
+                     for row in rows]}
+
+
+def _kind(text: str, flush: bool) -> str:
+    """The class of a cell: numbers are flush right, long texts have room."""
+    return "r" if flush else "w" if len(text) > _LONG else ""
 
 
 def _head(column: Column) -> tuple[str, str]:

@@ -253,7 +253,8 @@ def _fit(names: Sequence[str]) -> bool:
 def _histogram(axes: Any, plot: Histogram) -> None:
     # A logarithmic axis has no zero to stand on.
     base = 0.8 if plot.y.log else 0.0
-    for index, (name, counts) in enumerate(plot.counts.items()):
+    for index, (name, given) in enumerate(plot.counts.items()):
+        counts = [max(count, base) for count in given]
         axes.stairs(counts, plot.edges, color=colours.series(index), linewidth=1.6, baseline=base,
                     label=_short(name), linestyle=_DASHES[index % len(_DASHES)], fill=False)
         if len(plot.counts) == 1:
