@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import statistics
@@ -173,6 +174,7 @@ class Lab:
         made again, as long as there are ``spare`` runs, and in the end the quietest count
     :param spare: runs for each scenario beside the rounds
     :param far: URL of a second router of the same mesh
+    :param kept: file that runs are added to, a line of JSON for each; those in it count as made
     """
 
     bus: str = "router"
@@ -183,6 +185,7 @@ class Lab:
     others: float = 0.15
     spare: int = 2
     far: str = ""
+    kept: str = ""
 
     def run(self, scenarios: Sequence[Scenario],
             say: Callable[[str], None] = lambda _: None) -> list[Point]:
@@ -191,19 +194,37 @@ class Lab:
         :raises Trouble: a run came to nothing
         """
         found: dict[Scenario, list[dict[str, Any]]] = {each: [] for each in scenarios}
+        for scenario, run in self._before():
+            if scenario in found:
+                found[scenario].append(run)
         with self._bus() as address:
             for number in range(self.rounds + self.spare):
                 for scenario in scenarios:
-                    if number >= self.rounds and self._enough(found[scenario]):
+                    if self._enough(found[scenario]):
                         continue
                     run = self._one(scenario, address)
                     found[scenario].append(run)
+                    self._keep(scenario, run)
                     say(f"round {number + 1}: {scenario.title}: {run['sent_per_s']:.0f}/s, "
                         f"p99 {run['latency_us']['p99'] / 1e3:.2f} ms, others use "
                         f"{run['others']:.2f} cores")
         quiet = {each: sorted(runs, key=lambda run: float(run["others"]))[: self.rounds]
                  for each, runs in found.items()}
         return points([(each, run) for each, runs in quiet.items() for run in runs])
+
+    def _before(self) -> Iterator[tuple[Scenario, dict[str, Any]]]:
+        if self.kept and Path(self.kept).exists():
+            for line in Path(self.kept).read_text(encoding="utf-8").splitlines():
+                try:
+                    found = json.loads(line)
+                    yield Scenario(**found["scenario"]), found["run"]
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ValueError(f"{self.kept} has a line that is no run: {error}") from None
+
+    def _keep(self, scenario: Scenario, run: Mapping[str, Any]) -> None:
+        if self.kept:
+            with open(self.kept, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"scenario": asdict(scenario), "run": run}) + "\n")
 
     def _enough(self, runs: Sequence[Mapping[str, Any]]) -> bool:
         return sum(float(run["others"]) <= self.others for run in runs) >= self.rounds

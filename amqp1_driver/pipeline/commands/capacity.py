@@ -136,6 +136,8 @@ def _lab_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run during which other processes use more than this is made again; default: 0.15")
     add("--spare", type=int, default=3, metavar="N",
         help="further runs of a configuration at most for that; default: 3")
+    add("--runs", metavar="FILE",
+        help="add each run to this file; runs that are in it count as made")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -240,7 +242,7 @@ def _lab(args: argparse.Namespace) -> Lab:
     from amqp1_driver.pipeline.capacity.measure import Lab
 
     return Lab(args.bus, args.url, args.bus_pid, args.seconds, args.rounds, args.others, args.spare,
-               getattr(args, "far", ""))
+               getattr(args, "far", ""), args.runs or "")
 
 
 def _calibrate(args: argparse.Namespace) -> int:

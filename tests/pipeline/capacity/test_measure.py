@@ -108,6 +108,29 @@ def test_disturbed_runs_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(said) == 5
 
 
+def test_kept_runs_are_not_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[Scenario] = []
+
+    def one(self: measure.Lab, scenario: Scenario, address: str) -> dict[str, Any]:
+        made.append(scenario)
+        return run(20, others=0.9 if len(made) == 1 else 0.0)
+
+    monkeypatch.setattr(measure.Lab, "_one", one)
+    kept = tmp_path / "runs.jsonl"
+    lab = measure.Lab(url="amqp://127.0.0.1:1/", rounds=1, spare=0, kept=str(kept))
+    lab.run([ONE])
+    assert len(kept.read_text().splitlines()) == 1
+    # The one that is there was disturbed: another is made, and then there is one.
+    [found] = lab.run([ONE])
+    lab.run([ONE])
+
+    assert made == [ONE, ONE]
+    assert (found.rounds, found.figures["others"]) == (1, 0.0)
+    kept.write_text("{}\n")
+    with pytest.raises(ValueError, match="a line that is no run"):
+        lab.run([ONE])
+
+
 def test_where_costs_come_from() -> None:
     found = measure.origin("embedded router")
 
