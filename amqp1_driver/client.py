@@ -197,7 +197,8 @@ class Client:
         now = time.monotonic()
         op = Parcel(destination, message_id, body, Deadline(now + timeout),
                     self._retries.get(retry) or self._retry(retry), future,
-                    content_type=content_type, properties=properties)
+                    content_type=content_type, properties=properties,
+                    created_ms=int(time.time() * 1000))
         context = self._context
         if context is not None:
             op.bind(context, now)

@@ -46,6 +46,7 @@ _pack_properties_id = struct.Struct(">4sIIBB").pack
 _pack_properties = struct.Struct(">4sII").pack
 _LIST32 = _PROPERTIES + b"\xd0"
 _pack_ttl = struct.Struct(">9sI").pack
+_pack_timestamp = struct.Struct(">Bq").pack
 _TTL = _HEADER + b"\xc0\x08\x03\x40\x40\x70"
 _DURABLE_TTL = _HEADER + b"\xc0\x08\x03\x41\x40\x70"
 _DURABLE = _HEADER + b"\xc0\x02\x01\x41"
@@ -191,8 +192,11 @@ def encode_data(
     content_type: str | None = None,
     application_properties: dict[str, Any] | None = None,
     durable: bool = False,
+    created_ms: int | None = None,
 ) -> Encoded:
     """A message whose body is bytes, in one data section (3.2.6).
+
+    :param created_ms: creation-time, milliseconds since 1970
 
     Raises TypeError or ValueError for properties without an AMQP type. A body of :data:`LARGE`
     bytes or more comes back as it is, apart from what goes before it.
@@ -202,6 +206,10 @@ def encode_data(
         # null subject, reply-to and correlation-id before it
         fields += NULL * 3 + variable(0xA3, content_type.encode("ascii"))
         count = 7
+    if created_ms is not None:
+        # null what comes before it: also content-encoding and absolute-expiry-time
+        fields += NULL * (9 - count) + _pack_timestamp(0x83, created_ms)
+        count = 10
     parts = [_header(durable, 0), _PROPERTIES, compound(0xC0, count, fields)]
     if application_properties:
         parts += [_APPLICATION_PROPERTIES, encode(application_properties)]

@@ -224,23 +224,26 @@ class Parcel(Request):
 
     :param content_type: of the body, or None
     :param properties: the application's (3.2.5)
+    :param created_ms: when it was made, milliseconds since 1970
     """
 
-    __slots__ = ("content_type", "properties")
+    __slots__ = ("content_type", "created_ms", "properties")
 
     def __init__(self, destination: Destination, message_id: str, body: bytes,
                  deadline: Deadline, retry: Retry, future: Completion, *,
-                 content_type: str | None, properties: dict[str, Any] | None) -> None:
+                 content_type: str | None, properties: dict[str, Any] | None,
+                 created_ms: int | None = None) -> None:
         super().__init__(Kind.NOTIFY, destination, message_id, body, deadline, retry, future)
         self.content_type = content_type
         self.properties = properties
+        self.created_ms = created_ms
 
     def bind(self, context: BusContext, now: float) -> None:
         address = self.address = context.node(self.destination).address
         self.generation = context.generation
         self.data = codec.encode_data(
             self.body, message_id=self.message_id, to=address, content_type=self.content_type,
-            application_properties=self.properties,
+            application_properties=self.properties, created_ms=self.created_ms,
             durable=context.profile.durable and self.kind.value in context.durable)
 
 

@@ -201,6 +201,17 @@ def test_data_with_all_that_may_go_along():
     )
 
 
+def test_data_with_the_time_when_it_was_made():
+    assert encode_data(b"", message_id="i", to="q", created_ms=1000) == h(
+        "00 53 73 c0 17 0a a1 01 69 40 a1 01 71 40 40 40 40 40 40 83 00000000000003e8"
+        "00 53 75 a0 00"
+    )
+    assert encode_data(b"", message_id="i", to="q", content_type="a", created_ms=1000) == h(
+        "00 53 73 c0 19 0a a1 01 69 40 a1 01 71 40 40 40 a3 01 61 40 40 83 00000000000003e8"
+        "00 53 75 a0 00"
+    )
+
+
 def test_large_data_is_not_copied():
     body = b"x" * 65536
     head, same = encode_data(body, message_id="i", to="q")
