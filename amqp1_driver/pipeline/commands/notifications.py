@@ -83,6 +83,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                           "notification)")
     how.add_argument("--max-files-per-batch", type=int, default=16, metavar="N",
                      help="of bronze, in one batch of silver (default: 16)")
+    how.add_argument("--html", metavar="FILE", help="write the gold tables there as a page")
     how.add_argument("--master", help="Spark's master (default: what spark-submit set, else "
                                       "local[2])")
 
@@ -104,6 +105,12 @@ def run(args: argparse.Namespace) -> int:
     lake = Lake(spark, args.lake)
     try:
         summary = job.run(lake, options, _until_signal() if args.continuous else None)
+        if args.html:
+            from amqp1_driver.pipeline.lake.figures import figures
+            from amqp1_driver.pipeline.lake.page import page
+            from amqp1_driver.pipeline.report import write
+
+            write(page(figures(lake), datetime.datetime.now(datetime.UTC)), args.html)
     except StreamingQueryException as error:
         print(f"amqp1 pipeline notifications: a stage failed, and goes on from there when "
               f"started again: {error}", file=sys.stderr)
@@ -151,7 +158,7 @@ def text(summary: Summary, lake: str) -> str:
         ("copies left out", f"{taken.copies:,}"),
         ("malformed, kept aside", f"{taken.malformed:,}"),
         ("days with new rows", days),
-        ("counted until", f"{summary.until} UTC" if summary.until else "-"),
+        ("counted until", f"{summary.until:%Y-%m-%d %H:%M:%S} UTC" if summary.until else "-"),
         ("seconds", ", ".join(f"{name} {value:.1f}" for name, value in summary.seconds.items())),
         ("tables in", lake),
     ]

@@ -18,13 +18,32 @@ recomputed by day, so each has a column ``day``.
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_TYPES: dict[str, DataType] = {
+    "BIGINT": LongType(), "BINARY": BinaryType(), "BOOLEAN": BooleanType(), "DATE": DateType(),
+    "DOUBLE": DoubleType(), "INT": IntegerType(), "STRING": StringType(),
+    "TEXTS": MapType(StringType(), StringType()), "TIMESTAMP": TimestampType(),
+}
 
 
-def _struct(ddl: str) -> StructType:
-    schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
-    return schema
+def _struct(columns: str) -> StructType:
+    """Columns from ``name TYPE, name TYPE``; Spark's own parser of this needs a running JVM."""
+    pairs = (column.split() for column in columns.split(","))
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in pairs])
 
 
 #: one row per notification, once per message id
@@ -45,7 +64,7 @@ SILVER = _struct("""
 #: what could not be read, as it came, with the reason
 MALFORMED = _struct("""
     day DATE, reason STRING, seq BIGINT, address STRING, message_id STRING, body BINARY,
-    content_type STRING, properties MAP<STRING, STRING>, delivery_count INT,
+    content_type STRING, properties TEXTS, delivery_count INT,
     enqueued_time TIMESTAMP, received_time TIMESTAMP
 """)
 
