@@ -87,12 +87,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--costs", default="embedded-router", metavar="NAME|FILE", dest="sweep_costs",
-        help="that come along, or a file of calibrate (default: embedded-router)")
+    add("--costs", default="skupper-router", metavar="NAME|FILE", dest="sweep_costs",
+        help="that come along, or a file of calibrate (default: skupper-router)")
     add("--routers", type=_numbers, default=(1, 2, 4, 8, 16), metavar="N,...",
         help="sizes of the mesh (default: 1,2,4,8,16)")
     add("--topology", choices=("full", "ring"), default="full", help="default: full")
-    add("--router-threads", type=int, default=1, metavar="N", help="default: 1")
+    add("--router-threads", type=int, default=4, metavar="N", help="default: 4")
     add("--servers", type=int, default=4, metavar="N", help="processes for each router; default: 4")
     add("--executor", type=int, default=64, metavar="N", help="threads of a server; default: 64")
     add("--agents", type=int, default=100_000, metavar="N", help="at most; default: 100000")
