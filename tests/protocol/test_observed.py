@@ -254,6 +254,15 @@ def test_a_reply_tells_of_itself_once(observed):
         outcome="accepted", handover_us=0, wait_us=0, ack_us=500000, total_us=500000, size=6)]
 
 
+def test_what_fails_twice_is_told_once(observed):
+    op = TracedReply(
+        observed.observer, lambda: "host0:5672", Kind.REPLY, "caller", b"", "their", b"",
+        Deadline.after(10.0, observed.clock()), Retry.of(0, Backoff(0.2, 2.0, 10.0)))
+    for _ in range(2):
+        op.fail(exceptions.Closed())
+    assert [r.error for r in observed.sink.take("reply")] == ["Closed"]
+
+
 def test_a_reply_that_nobody_takes(observed):
     observed.respond()
     observed.outcome(p.Released())
@@ -296,6 +305,18 @@ def test_a_larger_window_ends_a_stall(observed):
         record(time=1000000, kind="resume", address=ANY, credit=2, total_us=1000000)]
 
 
+def test_a_reader_that_is_bounded_as_a_whole_ends_a_stall(observed):
+    listener = observed.listen(credit=2)
+    listener.subscription.room = 6
+    for number in range(2):
+        observed.arrive(ANY, str(number))
+    observed.sink.events.clear()
+    observed.advance(1.0)
+    listener.subscription.settle_all(listener.deliveries, 6)
+    assert observed.sink.take("resume") == [
+        record(time=1000000, kind="resume", address=ANY, credit=2, total_us=1000000)]
+
+
 def test_a_stall_of_the_reply_link(path):
     world = Observed(path, reply_link_credit=1).start()
     op = world.call()
@@ -323,6 +344,30 @@ def test_a_stall_lasts_until_there_is_credit_also_when_nobody_waits_any_more(obs
     assert observed.sink.take("stall", "resume") == [
         record(time=0, kind="stall", address=ANY, stage="credit"),
         record(time=5000000, kind="resume", address=ANY, stage="credit", total_us=5000000)]
+
+
+def test_a_stall_ends_when_nobody_waits_while_others_are_under_way(observed):
+    observed.no_credit()
+    observed.cast()
+    observed.grant(1, ANY)
+    observed.sink.events.clear()
+    observed.cast(timeout=1.0)
+    observed.advance(5.0)
+    stall, resume = observed.sink.take("stall", "resume")
+    assert stall == record(time=0, kind="stall", address=ANY, stage="credit")
+    assert resume == record(time=resume.time, kind="resume", address=ANY, stage="credit",
+                            outcome="none", total_us=resume.time)
+    assert 1000000 < resume.time < 5000000  # the coarse timer sees it
+
+
+def test_a_link_that_comes_back_without_credit_is_another_stall(observed):
+    observed.no_credit()
+    observed.cast()
+    observed.peer.remote_detach(ANY, "amqp:link:detach-forced")
+    observed.run()
+    observed.advance(1.0)
+    stalls = [(r.kind, r.outcome) for r in observed.sink.take("stall", "resume")]
+    assert stalls == [("stall", None), ("resume", "none"), ("stall", None)]
 
 
 def test_a_stall_that_ends_with_the_connection(observed):
