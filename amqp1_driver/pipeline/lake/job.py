@@ -121,12 +121,18 @@ def _on_and_on(lake: Lake, plan: Plan, stage: SilverStage, folder: str, summary:
             over = _ended(queries, end, plan.gold_every)
             if over:
                 _stop(queries)
+                # at once: who starts the job again need not wait for gold
+                _raise(queries)
             _gold(lake, plan, summary)
             if tell is not None:
                 tell(summary)
     finally:
         _stop(queries)
         summary.received = sum(_received(query) for query in queries[:-1])
+
+
+def _raise(queries: list[StreamingQuery]) -> None:
+    """:raises StreamingQueryException: a query has failed"""
     for query in queries:
         error = query.exception()
         if error is not None:
