@@ -1,0 +1,325 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kill the job and the bus in live flow, again and again: each notification is once in silver.
+
+    python -m tests.pipeline.crash.trial [--kills 20] [--rows 500000] [--seed N] [--url URL]
+
+A publisher sends notifications ``n-0``, ``n-1`` … to a queue of RabbitMQ, ``amqp1 pipeline
+notifications`` takes them in as bronze and silver. What is killed by SIGKILL, where, is drawn
+from a seed that is printed:
+
+``jvm``      the JVM; its reader process outlives it by a moment
+``reader``   the reader process, at any moment
+``between``  the reader process after fsync, before the bus is told that rows were accepted
+``bus``      the RabbitMQ node, which is started again; not with ``--url``
+
+After each but the last the job is started anew. Prints JSON; exit 1 if anything is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from amqp1_driver.pipeline import bus
+from amqp1_driver.pipeline.publish.publisher import Publisher
+from tests.bars.rabbitmq import RabbitMQ
+from tests.pipeline.crash import held, processes, verdict
+from tests.pipeline.crash.control import WAIT, Control, Run
+
+_TOP = Path(__file__).resolve().parents[3]
+TOPIC = "crash"
+#: seconds for a job to end by itself once a part of it was killed, or nothing is left to do
+END, DRAIN = 90, 900
+#: seconds that the last process may take to notice that the others are gone
+LAST = 20
+KINDS = ("between", "jvm", "bus", "reader")
+#: right after which event a process is killed
+MOMENTS = ("append", "bronze", "silver")
+#: of the job, while it is in the flow
+CONTINUOUS = ("--continuous", "--every", "0.5", "--gold-every", "3600")
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How large it is: ``ahead`` is how far the publisher may be before the spool."""
+
+    kills: int = 4
+    rows: int = 20_000
+    ahead: int = 5_000
+    max_rows: int = 5_000
+    max_bytes: int = 4_000_000
+    batch: int = 2_000
+
+
+SHORT = Size()
+LONG = Size(20, 500_000, 40_000, 60_000, 48_000_000, 20_000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kill:
+    """``at``: row of the spool from which on; ``moment``: right after which event."""
+
+    kind: str
+    at: int
+    moment: str
+
+
+def plan(size: Size, kinds: tuple[str, ...], seed: int) -> list[Kill]:
+    """Kills of all kinds equally often, each anywhere in its share of the flow."""
+    source = random.Random(seed)
+    drawn = [kinds[number % len(kinds)] for number in range(size.kills)]
+    source.shuffle(drawn)
+    if drawn[-1] == "bus":
+        # what comes after the last kill is the run that takes all that is left
+        drawn.append(drawn.pop(next(at for at, kind in enumerate(drawn) if kind != "bus")))
+    share = size.rows / (size.kills + 0.5)
+    return [Kill(kind, int((number + source.uniform(0.3, 0.95)) * share),
+                 "append" if kind == "between" else source.choice(MOMENTS))
+            for number, kind in enumerate(drawn)]
+
+
+class Flow(threading.Thread):
+    """The publisher: as fast as the bus takes them, but not more than ``ahead`` of the spool."""
+
+    def __init__(self, url: str, size: Size) -> None:
+        super().__init__(name="publisher", daemon=True)
+        self._url, self._size = url, size
+        self._limit = size.ahead
+        self._may = threading.Condition()
+        self.resent = 0
+        self.error: BaseException | None = None
+
+    def allow(self, high: int) -> None:
+        """The spool has got so far."""
+        with self._may:
+            self._limit = max(self._limit, high + self._size.ahead)
+            self._may.notify()
+
+    def run(self) -> None:
+        where = bus.notifications(TOPIC, "info", "openstack")
+        client = bus.make_client(self._url, "openstack")
+        try:
+            with Publisher(client, 500, WAIT) as publisher:
+                for number in range(self._size.rows):
+                    if number >= self._limit:
+                        with self._may:
+                            self._may.wait_for(lambda at=number: at < self._limit)
+                    name = f"n-{number}"
+                    publisher.send(where, name, body(name))
+                publisher.flush()
+                self.resent = publisher.resent
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """Send the rest."""
+        self.allow(self._size.rows)
+        self.join(DRAIN)
+        if self.error is not None:
+            raise self.error
+        assert not self.is_alive(), "the publisher does not come to its end"
+
+
+def body(name: str) -> bytes:
+    """A notification as the driver sends it."""
+    message = json.dumps({
+        "message_id": name, "publisher_id": "compute.host", "event_type": "crash.test",
+        "priority": "INFO", "payload": {}, "timestamp": "2026-03-10 12:00:00"})
+    return json.dumps({"request": {"oslo.version": "2.0", "oslo.message": message},
+                       "context": {}}).encode()
+
+
+class Trial:
+    """One trial in a folder of its own.
+
+    :param node: may be killed; None: there is only a URL
+    """
+
+    def __init__(self, folder: Path, size: Size, url: str, node: RabbitMQ | None) -> None:
+        self.folder, self.size, self.url, self.node = folder, size, url, node
+        self.lake = folder / "lake"
+        self.flow = Flow(url, size)
+        self.control = Control(self.lake / "_spool", self.flow.allow)
+        self.jobs: list[subprocess.Popen[bytes]] = []
+        self.done: list[str] = []
+
+    def start(self, *arguments: str, rows: int | None = None) -> Run:
+        """Start the job; ``rows``: with a cap that is not felt."""
+        size = self.size
+        run = (self.control.begin(size.max_rows, size.max_bytes) if rows is None
+               else self.control.begin(rows, 1 << 40, capped=False))
+        options = {"priorities": "info", "lingerMs": 50, "segmentRows": size.batch,
+                   "maxRowsPerTrigger": size.batch if run.capped else 10 * size.batch,
+                   "maxSpoolRows": run.max_rows, "maxSpoolBytes": run.max_bytes,
+                   "drainIdleMs": 1500}
+        command = [sys.executable, "-m", "tests.pipeline.crash.held", "--lake", str(self.lake),
+                   "--url", self.url, "--topic", TOPIC, *arguments]
+        for name, value in options.items():
+            command += ["--source-option", f"{name}={value}"]
+        environment = {**os.environ, held.PORT: str(self.control.port),
+                       held.RUN: str(run.number), "PYTHONPATH": str(_TOP)}
+        with (self.folder / f"job-{run.number}.log").open("wb") as log:
+            job = subprocess.Popen(command, cwd=_TOP, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=log, start_new_session=True)
+        self.jobs.append(job)
+        threading.Thread(target=self._watch, args=(run, job), daemon=True).start()
+        return run
+
+    def _watch(self, run: Run, job: subprocess.Popen[bytes]) -> None:
+        code = job.wait()
+        with self.control.changed:
+            run.exit = code
+            self.control.changed.notify_all()
+
+    def run(self, kills: list[Kill]) -> dict[str, Any]:
+        """All kills, and then what is left; returns what was seen, ``wrong`` among it."""
+        began = time.monotonic()
+        run: Run | None = None
+        with self.control:
+            try:
+                self.flow.start()
+                for kill in kills:
+                    run = self._kill(run or self.start(*CONTINUOUS), kill)
+                self.flow.finish()
+                if run is not None:
+                    self.jobs[run.number].terminate()
+                    self._ended(run, END, 0)
+                # the spool takes all that is left, so one run for what is there has it
+                self._ended(self.start(rows=2 * self.size.rows), DRAIN, 0)
+            finally:
+                left = [pid for job in self.jobs for pid in processes.left(job.pid, LAST)]
+                for pid in left:
+                    processes.kill(pid)
+        found = verdict.judge(self.lake, self.size.rows)
+        wrong = found.wrong + self.control.over
+        if left:
+            wrong.append(f"processes left: {left}")
+        return {
+            "wrong": wrong, "kills": self.done, "starts": len(self.jobs),
+            "rows": self.size.rows, "bronze": found.bronze, "sent_again": self.flow.resent,
+            "caps": [self.size.max_rows, self.size.max_bytes],
+            "most_on_disc": [self.control.most_rows, self.control.most_bytes],
+            "looks": self.control.looks, "seconds": round(time.monotonic() - began),
+        }
+
+    def _kill(self, run: Run, kill: Kill) -> Run | None:
+        """Wait until it is time, and kill; returns what runs on."""
+        control = self.control
+        if kill.kind == "between":
+            with control.changed:
+                run.hold_at = kill.at
+            control.wait(run, "append to be held at", lambda run: run.held > 0)
+        else:
+            control.wait(run, f"row {kill.at}", lambda run: run.high >= kill.at)
+            if kill.moment != "append":
+                seen = run.batches[kill.moment]
+                control.wait(run, f"batch of {kill.moment}",
+                             lambda run: run.batches[kill.moment] > seen)
+        self.done.append(f"{kill.kind} after {kill.moment}, row {run.high}")
+        say(self.done[-1])
+        if kill.kind == "bus":
+            assert self.node is not None
+            self.node.kill()
+            self.node.start()
+            return run
+        processes.kill(run.jvm if kill.kind == "jvm" else run.reader)
+        self._ended(run, END, None)
+        return None
+
+    def _ended(self, run: Run, timeout: float, code: int | None) -> None:
+        """Wait until the job has ended, with this code, or with any but 0."""
+        with self.control.changed:
+            there = self.control.changed.wait_for(lambda: run.exit is not None, timeout)
+        assert there, f"start {run.number} has not ended within {timeout:g} s"
+        assert run.exit == code if code is not None else run.exit != 0, vars(run)
+
+    def story(self) -> str:
+        """All that may tell why it failed."""
+        logs = [f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+                for path in sorted(self.folder.glob("job-*.log"))]
+        runs = [str(vars(run)) for run in self.control.runs]
+        return "\n".join([*logs, *runs, verdict.state(self.lake)])
+
+
+def say(text: str) -> None:
+    """On stderr, with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[RabbitMQ]:
+    """A RabbitMQ node of one's own."""
+    node = RabbitMQ("sid", folder / "rabbitmq.log")
+    node.install()
+    try:
+        node.start()
+        yield node
+    finally:
+        node.wipe()
+
+
+def trial(folder: Path, size: Size, seed: int, url: str | None = None) -> dict[str, Any]:
+    """Do it; a failure is told with all that there is to know.
+
+    :param url: of a bus that is not to be killed; None: RabbitMQ, which is
+    """
+    say(f"seed {seed}")
+    with contextlib.ExitStack() as stack:
+        node = None if url else stack.enter_context(running(folder))
+        kinds = KINDS if node else tuple(kind for kind in KINDS if kind != "bus")
+        one = Trial(folder, size, url or node.url() if node else str(url), node)
+        try:
+            result = one.run(plan(size, kinds, seed))
+        except BaseException:
+            say(one.story())
+            raise
+        if result["wrong"]:
+            say(one.story())
+        return {"seed": seed, **result}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    size = LONG if os.environ.get("AMQP1_LONG") == "1" else SHORT
+    parser.add_argument("--kills", type=int)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--url", help="of a bus that is not to be killed")
+    parser.add_argument("--folder", help="where the files go for the time of the run")
+    given = parser.parse_args()
+    if given.rows or given.kills:
+        size = dataclasses.replace(LONG if (given.rows or size.rows) > 100_000 else size,
+                                   **{name: value for name, value in vars(given).items()
+                                      if name in ("rows", "kills") and value})
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        result = trial(Path(folder), size, given.seed, given.url)
+    print(json.dumps(result, indent=1))
+    return 1 if result["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
