@@ -23,8 +23,9 @@ from amqp1_driver.pipeline import bus
 #: options of the driver's group in oslo.config: ``driver.ssl_ca_file``
 DRIVER = "driver."
 _KNOWN = {name.lower(): name for name in
-          ("url", "address", "topic", "exchange", "priority", "maxInFlight", "timeout",
-           "idPrefix", "checkpointLocation", "path")}
+          ("url", "address", "topic", "exchange", "priority", "maxInFlight", "timeout", "idPrefix")}
+#: what Spark hands to every writer of a stream
+_SPARKS = {"checkpointlocation", "path", "queryname"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +61,8 @@ class WriterOptions:
             key = name.lower()
             if key.startswith(DRIVER):
                 driver.append((key[len(DRIVER):], text))
+            elif key in _SPARKS:
+                continue
             elif key not in _KNOWN:
                 raise ValueError(f"option {name!r} is not known; writing has "
                                  + ", ".join(sorted(_KNOWN.values())))
