@@ -38,7 +38,7 @@ def measured(scenario: Scenario, costs: Costs = KNOWN) -> Point:
 
 def test_known_costs_are_found_again() -> None:
     points = [measured(scenario) for scenario in measure.CALIBRATION]
-    found = fit.fit(points, 2, rounds=5, calls=2000)
+    found = fit.fit(points, 2, rounds=4, calls=2000)
 
     for part in ("client", "router", "server"):
         ours, theirs = getattr(KNOWN, part), getattr(found, part)
