@@ -193,11 +193,11 @@ def _short(name: str) -> str:
 
 
 def _lines(axes: Any, plot: Lines) -> None:
+    few = max(len(series.x) for series in plot.series) <= _MARKED
     for index, series in enumerate(plot.series):
         colour = colours.series(index)
         x = [_utc(place) for place in series.x]
         y = [float("nan") if value is None else value for value in series.y]
-        few = len(x) <= _MARKED
         axes.plot(x, y, color=colour, linewidth=1.6, label=_short(series.name),
                   linestyle=_DASHES[index % len(_DASHES)], markersize=3.5,
                   marker=_MARKERS[index % len(_MARKERS)] if few else "")  # fmt: skip
@@ -218,11 +218,12 @@ def _lines(axes: Any, plot: Lines) -> None:
 def _bars(axes: Any, plot: Bars) -> None:
     places = range(len(plot.categories))
     beside = 1 if plot.stacked else len(plot.groups)
-    width = 0.8 / beside
+    # A single bar as wide as the plot would look like a frame.
+    width = (0.8 if len(plot.categories) > 2 else 0.4) / beside
     base = [0.0 for _ in places]
     for index, (name, given) in enumerate(plot.groups.items()):
         values = [value or 0.0 for value in given]
-        offset = 0.0 if plot.stacked else (index + 0.5) * width - 0.4
+        offset = 0.0 if plot.stacked else (index + 0.5 - beside / 2) * width
         at = [place + offset for place in places]
         style = {"color": colours.series(index), "label": _short(name)}
         if plot.across:
