@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from amqp1_driver.pipeline.source import offsets, ranges
 from amqp1_driver.pipeline.source.collection import Collection, Factory
 from amqp1_driver.pipeline.source.options import SourceOptions
+from amqp1_driver.pipeline.spool import Spool
 
 #: seconds; with nothing to do Spark asks about 100 times a second, unless it is held up
 HOLD = 0.1
@@ -73,19 +74,23 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         collection.report()
         spool = collection.spool
         seq = offsets.seq(start, spool)
-        if self._target is None and spool.high == seq:
+        high = max(seq, self._end(spool))
+        if high == seq:
             # Spark commits a batch only when it plans the next. A spool that is full of rows
             # already processed would wait for that for ever, so they are committed now: Spark
             # asks for what comes after them only once their batch is done.
             if spool.committed < seq:
                 spool.commit(seq)
-            collection.wait(seq + 1, HOLD)
-        high = spool.high if self._target is None else max(seq, self._target)
+            if self._target is None:
+                collection.wait(seq + 1, HOLD)
+            high = max(seq, self._end(spool))
         if isinstance(limit, ReadMaxRows):
             high = min(high, seq + limit.max_rows)
-        if high == seq == self._target and spool.committed < seq:
-            spool.commit(seq)
         return offsets.make(spool, high)
+
+    def _end(self, spool: Spool) -> int:
+        """The last row that may be read now."""
+        return spool.high if self._target is None else self._target
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """What is durable, for the progress of the query."""

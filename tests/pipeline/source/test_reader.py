@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The calls that Spark makes of a stream reader, one by one, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from amqp1_driver.pipeline.source import ranges
+from amqp1_driver.pipeline.source.stream import Amqp1StreamReader
+from amqp1_driver.pipeline.spool import Fenced, Missing, Spool, SpoolError
+from tests.pipeline.source.fake import FolderSource, publish
+from tests.pipeline.spool.rows import pairs
+
+
+class Reader:
+    """A reader, and a folder as its bus."""
+
+    def __init__(self, folder: Path) -> None:
+        self.queue, self.spool = folder / "queue", folder / "spool"
+        self.queue.mkdir()
+        self.made: list[Amqp1StreamReader] = []
+
+    def start(self, **options: str) -> Amqp1StreamReader:
+        """Another one, as after a restart."""
+        source = FolderSource({"url": str(self.queue), "address": "a",
+                               "spoolDir": str(self.spool), **options})
+        self.made.append(source.streamReader(source.schema()))
+        return self.made[-1]
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(tmp_path)
+    yield made
+    for reader in made.made:
+        reader.stop()
+
+
+def test_it_opens_nothing_before_spark_plans_and_can_be_pickled(bus: Reader) -> None:
+    publish(bus.queue, "a")
+    reader = bus.start()
+    copy = pickle.loads(pickle.dumps(reader))
+    assert reader.getDefaultReadLimit() == copy.getDefaultReadLimit() == ReadMaxRows(50_000)
+    assert reader.reportLatestOffset() is None
+    reader.stop()
+    assert not bus.spool.exists()
+
+
+def test_batches_one_after_the_other(bus: Reader) -> None:
+    publish(bus.queue, *"abcde")
+    reader = bus.start()
+    first = reader.initialOffset()
+    spool = first["spool"]
+    assert first == {"spool": spool, "seq": 0}
+    end = reader.latestOffset(first, ReadMaxRows(3))
+    assert end == {"spool": spool, "seq": 3}
+    assert reader.reportLatestOffset() == {"spool": spool, "seq": 5}
+    (part,) = reader.partitions(first, end)
+    assert pairs(reader.read(part)) == [(1, "a"), (2, "b"), (3, "c")]
+    assert reader.latestOffset(end, ReadAllAvailable()) == {"spool": spool, "seq": 5}
+    reader.commit(end)
+    assert reader.partitions(end, end) == []
+    assert bus.start().initialOffset() == {"spool": spool, "seq": 3}
+
+
+def test_rows_already_processed_make_room(bus: Reader) -> None:
+    publish(bus.queue, *"abcdefgh")
+    reader = bus.start(maxSpoolRows="4", segmentRows="2")
+    offset = reader.initialOffset()
+    ends = []
+    for _ in range(4):
+        offset = reader.latestOffset(offset, ReadMaxRows(100))
+        ends.append(offset["seq"])
+    assert ends == [4, 6, 8, 8]
+
+
+def test_available_now_ends_with_what_was_there(bus: Reader) -> None:
+    publish(bus.queue, *"abc")
+    reader = bus.start()
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    publish(bus.queue, *"de")
+    ends = []
+    for _ in range(3):
+        offset = reader.latestOffset(offset, ReadMaxRows(2))
+        ends.append(offset["seq"])
+    assert ends == [2, 3, 3]
+    reader.stop()
+    again = bus.start()
+    assert again.initialOffset()["seq"] == 3  # also the last batch was committed
+    assert again.reportLatestOffset() == {"spool": offset["spool"], "seq": 5}
+
+
+def test_a_reader_that_was_replaced_learns_of_it(bus: Reader) -> None:
+    publish(bus.queue, "a")
+    old = bus.start()
+    start = old.initialOffset()
+    end = old.latestOffset(start, ReadMaxRows(9))
+    bus.start().initialOffset()
+    publish(bus.queue, "b")
+    with pytest.raises(Fenced):
+        old.commit(end)
+    with pytest.raises(Fenced):
+        old.latestOffset(end, ReadMaxRows(9))
+
+
+@pytest.mark.parametrize("offset", [{}, {"spool": "x"}, {"spool": "x", "seq": "y"}, {"seq": 1}])
+def test_an_offset_that_is_none(bus: Reader, offset: dict[str, str]) -> None:
+    with pytest.raises(SpoolError, match="an offset that is none of this data source"):
+        bus.start().latestOffset(offset, ReadMaxRows(9))
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_file_that_goes_between_planning_and_reading(bus: Reader, fail: bool) -> None:
+    publish(bus.queue, *"abcd")
+    reader = bus.start(segmentRows="2", failOnDataLoss=str(fail))
+    start = reader.initialOffset()
+    (part,) = reader.partitions(start, reader.latestOffset(start, ReadMaxRows(9)))
+    (bus.spool / "00000000000000000001-00000000000000000002.arrow").unlink()
+    if fail:
+        with pytest.raises(Missing, match=r"rows 1 to 2: .* is not there; to go on"):
+            list(reader.read(part))
+    else:
+        assert pairs(reader.read(part)) == [(3, "c"), (4, "d")]
+
+
+def test_an_empty_partition_gives_nothing() -> None:
+    assert list(ranges.read(ranges.RowRange(), True)) == []
+
+
+def test_few_rows_are_one_task(bus: Reader) -> None:
+    publish(bus.queue, *"abcd")
+    reader = bus.start()
+    reader.initialOffset()
+    spool = Spool.open(bus.spool)
+    try:
+        assert len(ranges.plan(spool, 1, 4, 8, True)) == 1
+    finally:
+        spool.close()
