@@ -72,6 +72,9 @@ def fill(url: str, rabbit: bool, topic: str, count: int, size: int) -> None:
 
 def collect(url: str, topic: str, count: int, options: dict[str, str]) -> None:
     """Child process: the collector."""
+    # pyarrow brings it along with its first array, which is 0.4 s that a listener has not
+    import pandas  # noqa: F401
+
     with tempfile.TemporaryDirectory() as folder:
         parsed = SourceOptions.parse({
             "url": url, "topic": topic, "priorities": "info", "spoolDir": folder,

@@ -78,7 +78,7 @@ def test_a_stream_sends_a_batch_that_comes_again_with_the_same_ids(
 def test_what_the_bus_does_not_take_fails_the_job(spark):
     from pyspark.errors import PySparkException
 
-    frame = spark.range(1).selectExpr("cast(id as string) as body")
+    frame = spark.range(0, 1, 1, 1).selectExpr("cast(id as string) as body")
     with pytest.raises(PySparkException) as found:
         (frame.write.format("amqp1").mode("append").option("url", "amqp://127.0.0.1:1")
          .option("address", "q").option("timeout", "0.2").option("idPrefix", "p").save())
