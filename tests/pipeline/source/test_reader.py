@@ -96,15 +96,15 @@ def test_available_now_ends_with_what_was_there(bus: Reader) -> None:
     reader.prepareForTriggerAvailableNow()
     offset = reader.initialOffset()
     publish(bus.queue, *"de")
+    reader._collection().wait(5, 0)
+    assert reader.reportLatestOffset() == {"spool": offset["spool"], "seq": 5}
     ends = []
     for _ in range(3):
         offset = reader.latestOffset(offset, ReadMaxRows(2))
         ends.append(offset["seq"])
     assert ends == [2, 3, 3]
     reader.stop()
-    again = bus.start()
-    assert again.initialOffset()["seq"] == 3  # also the last batch was committed
-    assert again.reportLatestOffset() == {"spool": offset["spool"], "seq": 5}
+    assert bus.start().initialOffset()["seq"] == 3  # also the last batch was committed
 
 
 def test_a_reader_that_was_replaced_learns_of_it(bus: Reader) -> None:
@@ -124,6 +124,11 @@ def test_a_reader_that_was_replaced_learns_of_it(bus: Reader) -> None:
 def test_an_offset_that_is_none(bus: Reader, offset: dict[str, str]) -> None:
     with pytest.raises(SpoolError, match="an offset that is none of this data source"):
         bus.start().latestOffset(offset, ReadMaxRows(9))
+
+
+def test_an_offset_of_another_spool(bus: Reader) -> None:
+    with pytest.raises(SpoolError, match=r"belongs to spool x, but spoolDir .* holds spool"):
+        bus.start().latestOffset({"spool": "x", "seq": 0}, ReadMaxRows(9))
 
 
 @pytest.mark.parametrize("fail", [True, False])
