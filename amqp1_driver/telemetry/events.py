@@ -16,11 +16,11 @@ An event is made where something happens and holds what is known there, seconds 
 record is made of it later, on a thread that nobody waits for.  Pure; any thread.
 """
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from json.encoder import encode_basestring
+from typing import NamedTuple
 
 #: values of ``kind``
 SEND, REPLY, STALL, RESUME, CONNECTION, LINK = (
@@ -129,11 +129,12 @@ class Message(NamedTuple):
     size: int
 
     def record(self, batch: int = 0) -> Record:
+        ((container, pid), time, kind, host, address, operation, message_id, outcome, error,
+         stage, handover, wait, ack, reply, total, size) = self
         return Record(
-            round(self.time * 1e6), self.kind, self.origin.container, self.origin.pid, self.host,
-            self.address, self.operation, self.message_id, self.outcome, self.error, self.stage,
-            _us(self.handover), _us(self.wait), _us(self.ack), _us(self.reply), _us(self.total),
-            self.size, None, None, batch)
+            round(time * 1e6), kind, container, pid, host, address, operation, message_id,
+            outcome, error, stage, _us(handover), _us(wait), _us(ack), _us(reply), _us(total),
+            size, None, None, batch)
 
 
 class Stalled(NamedTuple):
@@ -200,13 +201,6 @@ def _us(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1e6)
 
 
-def to_dict(record: Record) -> dict[str, Any]:
-    """For JSON: what does not apply is left out, the time is ISO 8601 in UTC."""
-    found = {name: value for name, value in zip(FIELDS, record, strict=True) if value is not None}
-    found["time"] = iso(record.time)
-    return found
-
-
 def iso(us: int) -> str:
     """Microseconds since 1970 as 2026-11-22T00:15:00.000001Z."""
     whole, rest = divmod(us, 1000000)
@@ -218,10 +212,28 @@ def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
+#: what comes before the value of each column but the first, and whether that is text
+_HEADS = [(f',"{name}":', name in TEXTS) for name in FIELDS[1:]]
 
 
 def to_lines(records: Sequence[Record]) -> bytes:
-    """JSON lines, in UTF-8, each with its line feed."""
-    return "".join([_encode(to_dict(record)) + "\n" for record in records]).encode(
-        "utf-8", "replace")
+    """JSON lines in UTF-8, each with its line feed.
+
+    What does not apply is left out, the time is ISO 8601 in UTC.  By hand, in half the time that
+    the library takes for a dict: this is done for every message.
+    """
+    parts: list[str] = []
+    add = parts.append
+    for record in records:
+        add('{"time":"')
+        add(iso(record.time))
+        add('"')
+        at = 0
+        for head, is_text in _HEADS:
+            at += 1
+            value = record[at]
+            if value is not None:
+                add(head)
+                add(encode_basestring(value) if is_text else str(value))
+        add("}\n")
+    return "".join(parts).encode("utf-8", "replace")

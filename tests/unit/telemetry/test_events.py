@@ -12,6 +12,8 @@
 
 """Events become flat records, and those become JSON lines, with these names."""
 
+import json
+
 from amqp1_driver.telemetry import events
 from amqp1_driver.telemetry.events import Changed, Message, Origin, Record, Resumed, Stalled
 
@@ -88,3 +90,13 @@ def test_json_lines_leave_out_what_does_not_apply() -> None:
 def test_text_that_is_no_unicode_does_not_fail_the_rest() -> None:
     line = events.to_lines([Stalled(ORIGIN, MIDNIGHT, "bus:5672", "\ud800").record()])
     assert b'"address":"?"' in line
+
+
+def test_json_reads_what_is_written_by_hand() -> None:
+    strange = 'a "b" \\ \n \u2028 \x00 é 😀'
+    record = Record(1795305600250000, "send", strange, 42, host=strange, handover_us=0,
+                    total_us=2100, batch=7)
+    (line,) = events.to_lines([record]).decode().split("\n")[:-1]
+    assert json.loads(line) == {
+        "time": "2026-11-22T00:00:00.250000Z", "kind": "send", "container": strange, "pid": 42,
+        "host": strange, "handover_us": 0, "total_us": 2100, "batch": 7}
