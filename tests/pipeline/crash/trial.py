@@ -73,6 +73,11 @@ class Size:
     max_bytes: int = 4_000_000
     batch: int = 2_000
 
+    @property
+    def share(self) -> float:
+        """Of the flow, for each kill; what is left comes after the last."""
+        return self.rows / (self.kills + 0.5)
+
 
 SHORT = Size()
 LONG = Size(20, 500_000, 40_000, 60_000, 48_000_000, 20_000)
@@ -95,8 +100,7 @@ def plan(size: Size, kinds: tuple[str, ...], seed: int) -> list[Kill]:
     if drawn[-1] == "bus":
         # what comes after the last kill is the run that takes all that is left
         drawn.append(drawn.pop(next(at for at, kind in enumerate(drawn) if kind != "bus")))
-    share = size.rows / (size.kills + 0.5)
-    return [Kill(kind, int((number + source.uniform(0.3, 0.95)) * share),
+    return [Kill(kind, int((number + source.uniform(0.3, 0.95)) * size.share),
                  "append" if kind == "between" else source.choice(MOMENTS))
             for number, kind in enumerate(drawn)]
 
@@ -107,7 +111,7 @@ class Flow(threading.Thread):
     def __init__(self, url: str, size: Size) -> None:
         super().__init__(name="publisher", daemon=True)
         self._url, self._size = url, size
-        self._limit = size.ahead
+        self._high = self._gate = 0
         self._may = threading.Condition()
         self.resent = 0
         self.error: BaseException | None = None
@@ -115,8 +119,19 @@ class Flow(threading.Thread):
     def allow(self, high: int) -> None:
         """The spool has got so far."""
         with self._may:
-            self._limit = max(self._limit, high + self._size.ahead)
+            self._high = max(self._high, high)
             self._may.notify()
+
+    def open(self, gate: int) -> None:
+        """So many may be sent, and no more: the flow is not to run out before the last kill."""
+        with self._may:
+            self._gate = gate
+            self._may.notify()
+
+    def _wait(self, number: int) -> None:
+        with self._may:
+            self._may.wait_for(
+                lambda: number < min(self._gate, self._high + self._size.ahead))
 
     def run(self) -> None:
         where = bus.notifications(TOPIC, "info", "openstack")
@@ -124,9 +139,7 @@ class Flow(threading.Thread):
         try:
             with Publisher(client, 500, WAIT) as publisher:
                 for number in range(self._size.rows):
-                    if number >= self._limit:
-                        with self._may:
-                            self._may.wait_for(lambda at=number: at < self._limit)
+                    self._wait(number)
                     name = f"n-{number}"
                     publisher.send(where, name, body(name))
                 publisher.flush()
@@ -137,6 +150,7 @@ class Flow(threading.Thread):
     def finish(self) -> None:
         """Send the rest."""
         self.allow(self._size.rows)
+        self.open(self._size.rows)
         self.join(DRAIN)
         if self.error is not None:
             raise self.error
@@ -201,7 +215,8 @@ class Trial:
         with self.control:
             try:
                 self.flow.start()
-                for kill in kills:
+                for number, kill in enumerate(kills, 1):
+                    self.flow.open(int(number * self.size.share))
                     run = self._kill(run or self.start(*CONTINUOUS), kill)
                 self.flow.finish()
                 if run is not None:
