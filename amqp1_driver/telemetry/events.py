@@ -212,8 +212,8 @@ def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-#: what comes before the value of each column but the first, and whether that is text
-_HEADS = [(f',"{name}":', name in TEXTS) for name in FIELDS[1:]]
+#: what comes before the value of each column but the first
+_HEADS = [f',"{name}":' for name in FIELDS[1:]]
 
 
 def to_lines(records: Sequence[Record]) -> bytes:
@@ -228,12 +228,9 @@ def to_lines(records: Sequence[Record]) -> bytes:
         add('{"time":"')
         add(iso(record.time))
         add('"')
-        at = 0
-        for head, is_text in _HEADS:
-            at += 1
-            value = record[at]
+        for head, value in zip(_HEADS, record[1:], strict=True):
             if value is not None:
                 add(head)
-                add(encode_basestring(value) if is_text else str(value))
+                add(encode_basestring(value) if isinstance(value, str) else str(value))
         add("}\n")
     return "".join(parts).encode("utf-8", "replace")
