@@ -132,9 +132,10 @@ def emissions(bulk: int) -> Iterator[Emission]:
 def take_in(lake: Lake, url: str, folder: Path) -> Summary:
     """What the bus has, as far as gold."""
     from amqp1_driver.pipeline.lake import job
+    from amqp1_driver.pipeline.lake.plan import Plan
 
     source = {"url": url, "topic": TOPIC, "spoolDir": str(folder / "spool")}
-    return job.run(lake, job.Plan(source=source))
+    return job.run(lake, Plan(source=source))
 
 
 def _folder(given: str | None) -> Path:

@@ -27,7 +27,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from amqp1_driver.pipeline.lake.job import Plan, Summary
+    from amqp1_driver.pipeline.lake.job import Summary
+    from amqp1_driver.pipeline.lake.plan import Plan
 
 _EPILOG = """\
 LAKE has bronze/ (rows as they came, by date of receipt), silver/ (each notification once),
@@ -126,7 +127,7 @@ def plan(args: argparse.Namespace) -> Plan:
 
     :raises ValueError: they do not go together
     """
-    from amqp1_driver.pipeline.lake.job import Plan
+    from amqp1_driver.pipeline.lake.plan import Plan
 
     if bool(args.url) == bool(args.bronze):
         raise ValueError("one of --url and --bronze is needed, and not both")
@@ -153,9 +154,9 @@ def text(summary: Summary, lake: str) -> str:
     days = f"{len(touched)}: {touched[0]} to {touched[-1]}" if touched else "none"
     rows = [
         ("taken in from the bus", f"{summary.received:,}"),
-        ("read from bronze", f"{taken.rows:,}"),
+        ("read from bronze", f"{taken.rows:,}" + (", without copies" * taken.without_copies)),
         ("new in silver", f"{taken.notifications:,}"),
-        ("copies left out", f"{taken.copies:,}"),
+        ("copies left out", "not counted" if taken.copies is None else f"{taken.copies:,}"),
         ("malformed, kept aside", f"{taken.malformed:,}"),
         ("days with new rows", days),
         ("counted until", f"{summary.until:%Y-%m-%d %H:%M:%S} UTC" if summary.until else "-"),

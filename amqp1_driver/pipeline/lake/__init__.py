@@ -12,6 +12,7 @@
 
 """The notification lake: its folders, and the stages that fill them.
 
-``storage`` files of whatever file system the lake is on; ``layout`` its folders; ``bronze``,
-``silver`` and ``gold`` one stage each; ``job`` their order.
+``plan`` what to do; ``storage`` files of whatever file system the lake is on; ``layout`` its
+folders; ``bronze``, ``silver`` and ``gold`` one stage each; ``job`` their order; ``figures`` and
+``page`` the report.
 """

@@ -34,7 +34,9 @@ def start(lake: Lake, options: Mapping[str, str], trigger: Mapping[str, Any]) ->
 
     :param options: of the data source
     :param trigger: arguments of ``DataStreamWriter.trigger``
+    :raises ValueError: the table is of another query than the checkpoint
     """
+    _check(lake)
     raw = lake.spark.readStream.format("amqp1").options(**options).load()
     return (
         bronze(raw).writeStream.queryName("bronze").format("parquet")
@@ -42,3 +44,15 @@ def start(lake: Lake, options: Mapping[str, str], trigger: Mapping[str, Any]) ->
         .option("checkpointLocation", lake.checkpoint("bronze"))
         .partitionBy("date").trigger(**trigger).start()
     )
+
+
+def _check(lake: Lake) -> None:
+    """A new checkpoint counts its batches from 0, and Spark's file sink takes those whose number is
+    in the list already for written: their rows would be lost without a word."""
+    listed = lake.storage.names(f"{lake.bronze}/_spark_metadata")
+    checkpoint = lake.checkpoint("bronze")
+    if listed and not lake.storage.exists(f"{checkpoint}/metadata"):
+        raise ValueError(
+            f"{lake.bronze} has batches, but their checkpoint {checkpoint} is not there: bring it "
+            f"back; or have silver take what is there (--bronze {lake.bronze}), move that folder "
+            "away, and start again")

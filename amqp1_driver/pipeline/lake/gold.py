@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from amqp1_driver.pipeline.lake.layout import Lake
 
 _DAY = datetime.timedelta(days=1)
+#: note of the first day of what is being computed
+_BEGIN = "begin.json"
 Days = list[datetime.date]
 
 
@@ -66,7 +68,7 @@ def refresh(lake: Lake, until: datetime.datetime | None = None) -> Refreshed:
     until, range_ = _lifetimes(lake, silver, touched, until)
     _audit(lake, silver, touched, range_)
     # Last: what is not finished now is done again as a whole.
-    for name in notes:
+    for name in [*notes, _BEGIN]:
         lake.storage.delete(f"{lake.touched}/{name}")
     return Refreshed(touched, len(range_), until)
 
@@ -95,6 +97,9 @@ def _lifetimes(lake: Lake, silver: DataFrame, touched: Days,
     open_days = [name for name in lake.storage.names(lake.gold("lifetimes"))
                  if name.startswith("day=")]
     begin = min([touched[0], *(datetime.date.fromisoformat(name[4:]) for name in open_days[-1:])])
+    if begin < touched[0]:
+        # Should this end half way, the last day in the table is not the one to begin with again.
+        lake.storage.write_json(f"{lake.touched}/{_BEGIN}", [str(begin)])
     later = silver.where(F.col("day") >= F.lit(begin))
     if until is None:
         # No notification tells of what is after its receipt, whatever its clock says.

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.pipeline.lake import bronze, gold
 from amqp1_driver.pipeline.lake.layout import Lake
-from amqp1_driver.pipeline.lake.silver import FILES_PER_BATCH, SilverStage, Taken
+from amqp1_driver.pipeline.lake.plan import Plan
+from amqp1_driver.pipeline.lake.silver import SilverStage, Taken
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -34,27 +35,6 @@ ONCE: Mapping[str, Any] = {"availableNow": True}
 STOP_SECONDS = 60
 #: seconds between looks whether a stage has failed
 LOOK = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What to do.
-
-    :param source: options of the data source ``amqp1``; None: bronze is filled by somebody else
-    :param bronze: a folder with bronze's files instead of the lake's own
-    :param every: seconds between batches, None to take what is there and end
-    :param gold_every: seconds between computations of gold, where it goes on
-    :param dedup_within: see SilverStage
-    :param until: end of the window, UTC without a zone; see :func:`gold.refresh`
-    """
-
-    source: Mapping[str, str] | None = None
-    bronze: str | None = None
-    every: float | None = None
-    gold_every: float = 60.0
-    dedup_within: str | None = None
-    until: datetime.datetime | None = None
-    files_per_batch: int = FILES_PER_BATCH
 
 
 @dataclasses.dataclass

@@ -105,13 +105,13 @@ class Lake:
     def write_gold(self, table: str, rows: DataFrame, days: Iterable[datetime.date]) -> None:
         """Replace these days of a gold table; all rows are of these days."""
         folder = self.gold(table)
-        stale = {f"day={day}" for day in days} & set(self.storage.names(folder))
-        if stale:
-            # A day without any row is no partition to be replaced: what it had would stay.
-            stale -= {f"day={row.day}" for row in rows.select("day").distinct().collect()}
+        there = {f"day={day}" for day in days} & set(self.storage.names(folder))
+        before = {name: self.storage.names(f"{folder}/{name}") for name in there}
         _replace(rows.repartition("day"), folder, "day")
-        for name in stale:
-            self.storage.delete(f"{folder}/{name}")
+        for name, files in before.items():
+            # Spark leaves a partition alone that no row is of: then what it had is out of date.
+            if self.storage.names(f"{folder}/{name}") == files:
+                self.storage.delete(f"{folder}/{name}")
 
 
 def _replace(rows: DataFrame, folder: str, *partitions: str) -> None:

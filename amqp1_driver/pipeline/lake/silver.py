@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from amqp1_driver.pipeline.lake.plan import FILES_PER_BATCH
 from amqp1_driver.pipeline.source.schema import RAW
 from amqp1_driver.pipeline.transform import envelope
 from amqp1_driver.pipeline.transform import silver as table
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     from amqp1_driver.pipeline.lake.layout import Lake
 
-#: files of bronze that one batch takes at most, unless told otherwise
-FILES_PER_BATCH = 16
-
 
 @dataclasses.dataclass
 class Taken:
@@ -51,10 +49,14 @@ class Taken:
     rows: int = 0
     notifications: int = 0
     malformed: int = 0
+    #: ``rows`` is without copies, which Spark's state has left out
+    without_copies: bool = False
 
     @property
-    def copies(self) -> int:
-        """Rows that were there already."""
+    def copies(self) -> int | None:
+        """Rows that were there already; None if they were not counted."""
+        if self.without_copies:
+            return None
         return self.rows - self.notifications - self.malformed
 
 
@@ -67,7 +69,7 @@ class SilverStage:
     def __init__(self, lake: Lake, dedup_within: str | None = None) -> None:
         self.lake = lake
         self.dedup_within = dedup_within
-        self.taken = Taken()
+        self.taken = Taken(without_copies=dedup_within is not None)
         self._id = ""
 
     def start(self, bronze: str, trigger: Mapping[str, Any],
@@ -136,7 +138,8 @@ def _deduplicated(stream: DataFrame, within: str) -> DataFrame:
     watermark, which would drop it.
     """
     opened = envelope.opened(stream)
-    alone = F.concat_ws(":", "received_time", "address", "seq")
+    alone = F.concat_ws(":", *(F.col(name).cast("string")
+                               for name in ("received_time", "address", "seq")))
     keyed = opened.withColumns({
         "_taken": F.current_timestamp(),
         "_day": F.to_date("time"),

@@ -26,13 +26,15 @@ def typed(frame: DataFrame, schema: StructType) -> DataFrame:
 
 def time_of(text: Column) -> Column:
     """A timestamp from a service's text (``2026-03-01 10:00:00.5``, ``2026-03-01T10:00:00Z``);
-    UTC where no zone is given, null for what is none."""
-    return F.trim(text).try_cast("timestamp")
+    UTC where no zone is given, null for what is none, or of no year from 1970 to 9998."""
+    time = F.trim(text).try_cast("timestamp")
+    return F.when(F.year(time).between(1970, 9998), time)
 
 
 def number_of(text: Column, to: str | DataType) -> Column:
-    """A whole number from JSON text (``2``, ``"2"``, ``2.0``), null for what is none."""
-    return text.try_cast("double").try_cast(to)
+    """A whole number from 0 on from JSON text (``2``, ``"2"``, ``2.0``), null for what is none."""
+    number = text.try_cast("double").try_cast(to)
+    return F.when(number >= 0, number)
 
 
 def once(frame: DataFrame, name: str, value: Column) -> DataFrame:

@@ -46,6 +46,10 @@ _OUTER = f"""
     _corrupt STRING
 """
 _OPTIONS = {"columnNameOfCorruptRecord": "_corrupt"}
+#: OpenStack's first year: nothing was notified before
+EARLIEST = "2010-01-01 00:00:00"
+#: a service's clock may be so much ahead of the receiver's
+AHEAD = "INTERVAL 1 DAY"
 _GZIP = b"\x1f\x8b"
 
 
@@ -111,4 +115,9 @@ def _reason(text: Column) -> Column:
         .when(F.col("n_message_id").isNull(), "no message_id")
         .when(F.col("n_timestamp").isNull(), "no timestamp")
         .when(F.col("time").isNull(), "the timestamp is not a time")
+        # Tables are by day, and computed from the first touched one on: no clock that is wrong
+        # by years may make thousands of days.
+        .when(F.col("time") < F.lit(EARLIEST).cast("timestamp"), "the timestamp is too early")
+        .when(F.col("time") > F.col("received_time") + F.expr(AHEAD),
+              "the timestamp is after the receipt")
     )

@@ -29,8 +29,9 @@ def usage(lifetimes: DataFrame) -> DataFrame:
     span = F.unix_micros("end") - F.unix_micros("begin")
 
     def hours(kind: str, amount: Column, divisor: int = 1) -> Column:
-        # decimal(38): microseconds times megabytes of a large cloud do not fit 64 bits
-        product = span.cast("decimal(20,0)") * F.coalesce(amount, F.lit(0)).cast("decimal(18,0)")
+        # Microseconds times megabytes of a large cloud do not fit 64 bits. No day has more than
+        # 12 digits of them, no bigint more than 20: nothing that a service writes overflows.
+        product = span.cast("decimal(12,0)") * F.coalesce(amount, F.lit(0)).cast("decimal(20,0)")
         total = F.sum(F.when(F.col("kind") == kind, product).otherwise(F.lit(0)))
         return total.cast("double") / (_US_PER_HOUR * divisor)
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from amqp1_driver.pipeline.commands import notifications
-
-pytest.importorskip("pyspark")
 
 
 def _parse(*argv: str) -> argparse.Namespace:
@@ -86,9 +86,31 @@ def test_summary() -> None:
     ]
 
 
+def test_summary_without_copies() -> None:
+    from amqp1_driver.pipeline.lake.job import Summary
+    from amqp1_driver.pipeline.lake.silver import Taken
+
+    text = notifications.text(Summary(taken=Taken(5, 4, 1, True)), "/lake")
+    assert "read from bronze        5, without copies\n" in text
+    assert "copies left out         not counted\n" in text
+
+
 def test_summary_of_nothing() -> None:
     from amqp1_driver.pipeline.lake.job import Summary
 
     text = notifications.text(Summary(), "/lake")
     assert "days with new rows      none" in text
     assert "counted until           -" in text
+
+
+def test_options_are_read_without_spark() -> None:
+    """What is missing is said in a word, not by an ImportError from within."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from amqp1_driver.cli.main import main\n"
+        "print(main(['pipeline', 'notifications', '--lake', '/l', '--bronze', '/b']))\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.stdout == "1\n"
+    assert "needs \"pip install amqp1-driver[spark]\" and Java 17" in done.stderr

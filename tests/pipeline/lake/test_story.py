@@ -19,7 +19,6 @@ second has the late, doubled and broken ones. The hours are worked out in the co
 from __future__ import annotations
 
 import datetime
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -216,12 +215,3 @@ class TestStory:
         stage.start(bronze, {"availableNow": True}).awaitTermination()
         assert (stage.taken.rows, stage.taken.notifications, stage.taken.copies) == (62, 0, 57)
         assert lake.read_silver().count() == 54
-
-
-def test_every_cue_is_told_once() -> None:
-    told = story.notifications()
-    assert len(told) == 54
-    assert len({notification.message_id for notification in told}) == 54
-    assert len(list(story.emissions())) == 62
-    assert list(itertools.islice(story.emissions(), 62)) == list(story.emissions())
-    assert list(story.emissions())[-1].message_id == "s-31"

@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The stage bronze does not begin where Spark would take its batches for written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_a_table_without_its_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
+    from amqp1_driver.pipeline.lake import bronze
+    from amqp1_driver.pipeline.lake.layout import Lake
+
+    lake = Lake(spark, str(tmp_path))
+    options = {"url": "amqp://127.0.0.1:1", "address": "a", "spoolDir": str(tmp_path / "spool")}
+    listed = tmp_path / "bronze" / "_spark_metadata" / "0"
+    listed.parent.mkdir(parents=True)
+    listed.write_text("v1\n")
+    with pytest.raises(ValueError, match=r"/bronze has batches, but their checkpoint .*/bronze "
+                       "is not there"):
+        bronze.start(lake, options, {"availableNow": True})
+    assert not (tmp_path / "spool").exists()
