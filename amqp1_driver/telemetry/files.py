@@ -34,6 +34,9 @@ _FINISHED = re.compile(r"^amqp1-\d{8}T\d{6}Z-.+\.(jsonl|parquet|arrow)$")
 #: of lines that a process left unfinished
 _LEFT = re.compile(r"^\.(amqp1-\d{8}T\d{6}Z-.+\.jsonl)$")
 
+#: nobody has written to a file for so many seconds, and nobody holds it: it was left
+LEFT_AFTER = 10.0
+
 
 class FileSink:
     """A consumer.  The hub's thread only.
@@ -193,6 +196,8 @@ def _finish_one(directory: str, name: str, final: str) -> bool:
     except OSError:
         return False  # another process was faster, or it is another user's
     try:
+        if time.time() - os.fstat(file).st_mtime < LEFT_AFTER:
+            return False  # it may have been made just now
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever lives holds it
         os.ftruncate(file, _whole_lines(file))
         _rename(directory, final)

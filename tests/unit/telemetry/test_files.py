@@ -275,18 +275,25 @@ def test_lines_of_a_process_that_was_killed_are_finished_without_the_one_that_wa
     folder.mkdir()
     left = folder / ".amqp1-20261121T000000Z-host-1-abc-1.jsonl"
     left.write_text(LINE + LINE[:20])
-    (folder / ".amqp1-20261121T000000Z-host-1-abc-2.jsonl").write_text("half")
+    other = folder / ".amqp1-20261121T000000Z-host-1-abc-2.jsonl"
+    other.write_text("half")
+    for file in (left, other):
+        os.utime(file, (0, 0))
+    # another process is just about to hold this one
+    (folder / ".amqp1-20261121T000000Z-host-1-abc-3.jsonl").write_text("")
     (folder / ".other.jsonl").write_text("half")
     sink = make()
     sink.take([record()])
     assert (folder / left.name[1:]).read_text() == LINE
     assert names(folder) == (["amqp1-20261121T000000Z-host-1-abc-1.jsonl",
-                              "amqp1-20261121T000000Z-host-1-abc-2.jsonl"], 2)
+                              "amqp1-20261121T000000Z-host-1-abc-2.jsonl"], 3)
 
 
 def test_lines_of_a_process_that_lives_are_its_own(make, folder):
     first = make()
     first.take([record("a")])
+    for name in os.listdir(folder):
+        os.utime(folder / name, (0, 0))
     assert files.finish_left(str(folder)) == []
     first.take([record("b")])
     first.close(1.0)
