@@ -207,26 +207,24 @@ class Spool:
         temporary = self.folder / f".{self.epoch}-{lo}{files.TEMPORARY}"
         try:
             size = segments.write(temporary, rows, lo, batches)
-        except OSError as error:
-            raise SpoolError(f"the spool {self.folder} cannot be written, nothing is "
-                             f"acknowledged: {error}") from error
-        try:
             with self._fence.held():
-                self._link(temporary, path)
-                self._appended(files.Segment(lo, hi, path, size), rows)
-        except BaseException:
+                self._link(files.Segment(lo, hi, path, size), temporary, rows)
+        except BaseException as error:
             temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise SpoolError(f"the spool {self.folder} cannot be written, nothing is "
+                                 f"acknowledged: {error}") from error
             raise
 
-    def _link(self, temporary: Path, path: Path) -> None:
+    def _link(self, segment: files.Segment, temporary: Path, rows: Sequence[Row]) -> None:
         try:
-            os.rename(temporary, path)
+            os.rename(temporary, segment.path)
             files.sync_folder(self.folder)
-        except OSError as error:
+            self._appended(segment, rows)
+        except BaseException as error:
             # It may be there after a crash or not: only opening anew finds out.
             self._broken = error
-            raise SpoolError(f"the spool {self.folder} cannot be written, nothing is "
-                             f"acknowledged: {error}") from error
+            raise
 
     def _appended(self, segment: files.Segment, rows: Sequence[Row]) -> None:
         with self._state:

@@ -246,6 +246,20 @@ def test_after_a_failed_rename_the_spool_is_not_trusted(
     assert Spool.open(spool.folder).known("a")  # so the redelivered one is not appended twice
 
 
+def test_after_an_error_past_the_rename_no_number_is_given_twice(
+        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spool._known, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        spool.append(rows("a"))
+    monkeypatch.undo()
+    with pytest.raises(SpoolError, match="not to be trusted"):
+        spool.append(rows("b", "c"))
+    assert names(spool) == ["00000000000000000001-00000000000000000001.arrow"]
+
+
 def test_a_closed_spool_takes_nothing(spool: Spool) -> None:
     spool.close()
     spool.close()
