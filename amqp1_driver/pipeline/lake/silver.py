@@ -118,10 +118,10 @@ class SilverStage:
         written = Observation()
         rows = rows.observe(written, F.count(F.lit(1)).alias("rows"))
         self.lake.write_batch(rows, self.lake.silver, label)
-        self.taken.notifications += int(written.get.get("rows") or 0)
         # After the rows: were it before, gold could take the note away without having seen them.
         self.lake.storage.write_json(
             f"{self.lake.touched}/{label}.json", [str(day) for day in days])
+        self.taken.notifications += int(written.get.get("rows") or 0)
 
     def _query_id(self) -> str:
         """The begin of the id that Spark keeps in the checkpoint."""
