@@ -34,6 +34,8 @@ FRACTIONS = (0.2, 0.4, 0.55, 0.7, 0.8, 0.87, 0.93, 0.97, 1.0)
 BETWEEN = 5
 #: less than this share of the offered calls answered: they pile up, whatever the latency still is
 KEPT_UP = 0.97
+#: a part that is used more has no room left: its queue grows, slower than a simulation can see
+USED = 0.95
 
 Row = dict[str, Any]
 
@@ -111,7 +113,8 @@ def _judged(found: Sequence[Mapping[str, Any]], goal: Goal) -> Row:
     row["offered"] = row["agents"] / row["interval_s"]
     # A short simulation has few calls, and their number varies by its root.
     row["carried"] = bool(row["p99"] <= goal.p99_ms * 1e3 and row["timeout_share"] <= goal.timeouts
-                          and row["throughput"] >= KEPT_UP * row["offered"])
+                          and row["throughput"] >= KEPT_UP * row["offered"]
+                          and max(row["router_used"], row["server_used"]) <= USED)
     return row
 
 

@@ -30,10 +30,10 @@ GOAL = Goal(p99_ms=10.0, agents=1_000_000)
 
 
 def result(agents: int, p99: float, seed: int = 1, share: float = 1.0, timeouts: float = 0.0,
-           routers: int = 1) -> dict[str, Any]:
+           routers: int = 1, used: float = 0.5) -> dict[str, Any]:
     return {"routers": routers, "servers": 4 * routers, "agents": agents, "interval_s": 10.0,
             "seed": seed, "throughput": agents / 10 * share, "p50": p99 / 2, "p90": p99 / 1.5,
-            "p99": p99, "mean": p99 / 2, "timeout_share": timeouts, "router_used": 0.5,
+            "p99": p99, "mean": p99 / 2, "timeout_share": timeouts, "router_used": used,
             "server_used": 0.25, "server_stalls": 0.0}
 
 
@@ -76,6 +76,7 @@ def test_medians_of_seeds_are_judged() -> None:
 
 @pytest.mark.parametrize(("found", "carried"), [
     (result(1000, 10e3), True), (result(1000, 10.1e3), False),
+    (result(1000, 5e3, used=0.95), True), (result(1000, 5e3, used=0.96), False),
     (result(1000, 5e3, share=0.96), False), (result(1000, 5e3, timeouts=0.001), False),
 ])
 def test_what_is_not_carried(found: dict[str, Any], carried: bool) -> None:
