@@ -130,7 +130,11 @@ def test_acknowledgements_that_never_arrive_make_no_doubles(
     assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(101))
 
 
-def test_a_restart_of_the_broker(queue: str, rabbit43: Node, collecting: Collecting) -> None:
+def test_a_restart_of_the_broker(rabbit43: Node, collecting: Collecting) -> None:
+    """A classic queue: a quorum queue may never say what became of messages without a leader."""
+    queue = "/queues/restarted"
+    with Management(rabbit43) as management:
+        management.declare("restarted", x_queue_type="classic")
     publish(rabbit43.url(), queue, range(100))
     collector, spool = collecting(rabbit43.url(), address=queue)
     assert collector.wait_for(100, WAIT)
