@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All recommendations, and the present values of the options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from amqp1_driver.pipeline.telemetry import credit, timeouts
+from amqp1_driver.pipeline.telemetry.advice import Advice, Known
+from amqp1_driver.pipeline.telemetry.observed import Observed
+
+#: options of the driver that are judged -> unit
+JUDGED = {
+    "rpc_server_credit": "messages",
+    "notify_server_credit": "messages",
+    "reply_link_credit": "messages",
+    "session_window": "frames",
+    "mailbox_size": "messages",
+    "reply_backlog": "messages",
+    "default_send_timeout": "s",
+    "default_notify_timeout": "s",
+    "default_reply_timeout": "s",
+    "connect_timeout": "s",
+    "idle_timeout": "s",
+    "default_sender_link_timeout": "s",
+    "max_frame_size": "bytes",
+}
+#: an option of oslo.messaging itself, and its default
+RESPONSE, RESPONSE_DEFAULT = "[DEFAULT] rpc_response_timeout", 60.0
+
+
+def defaults() -> dict[str, float]:
+    """Values of the options without any configuration."""
+    from amqp1_driver.options import default_settings
+
+    settings = default_settings()
+    found = {name: float(getattr(settings, name)) for name in JUDGED}
+    return {**found, RESPONSE: RESPONSE_DEFAULT}
+
+
+def configured(files: Sequence[str]) -> dict[str, float]:
+    """Values that configuration files of a service set; those that they do not set are not in it.
+
+    :raises ValueError: a file cannot be read or has a value that cannot be used
+    """
+    if not files:
+        return {}
+    from oslo_config import cfg
+
+    from amqp1_driver.options import GROUP, register_opts
+
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf.register_opts([cfg.FloatOpt("rpc_response_timeout")])
+    try:
+        conf([], project="amqp1", default_config_files=list(files), default_config_dirs=[])
+        values: dict[str, Any] = {name: conf[GROUP][name] for name in JUDGED
+                                  if _was_set(conf, name, GROUP)}
+        values[RESPONSE] = conf.rpc_response_timeout
+    except cfg.Error as error:
+        raise ValueError(f"configuration: {error}") from None
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _was_set(conf: Any, name: str, group: str) -> bool:
+    location = conf.get_location(name, group=group)
+    return location is not None and location.location.name != "opt_default"
+
+
+def recommend(observed: Observed, current: Mapping[str, float] | None = None,
+              default: Mapping[str, float] | None = None) -> list[Advice]:
+    """What to set, option by option.
+
+    :param current: values that are known to be in use
+    :param default: values without configuration
+    """
+    known, fallback = current or {}, default if default is not None else defaults()
+
+    def look(option: str) -> Known:
+        unit = JUDGED.get(option, "s")
+        if option in known:
+            return Known(option, known[option], "configuration", unit)
+        return Known(option, fallback[option], "default", unit)
+
+    return [
+        credit.subscriptions("rpc_server_credit", "rpc", observed, look),
+        credit.subscriptions("notify_server_credit", "notify", observed, look),
+        credit.reply_link(observed, look),
+        credit.session_window(observed, look),
+        *credit.queues(observed, look),
+        *timeouts.messages(observed, look),
+        timeouts.connect(observed, look),
+        timeouts.idle(observed, look),
+        timeouts.sender_links(observed, look),
+    ]
