@@ -54,6 +54,19 @@ def test_known_costs_are_found_again() -> None:
     assert abs(row["p99"]["error"]) < 15
 
 
+def test_the_latency_of_a_link() -> None:
+    lone = measure.CALIBRATION[0]
+    near = measured(lone, KNOWN)
+    figures = dict(near.figures)
+    two = measure.setup(near, 2).replace(routers=2, servers=2, local=0.0, calls=4000, seed=3)
+    figures["p50"] = simulate(two, KNOWN.replace(hop_us=80.0)).p50
+    far = Point(lone, figures)
+
+    assert fit.with_hop(KNOWN, near, far, 2).hop_us == pytest.approx(80.0, abs=8.0)
+    # what the second router costs anyway is no latency of the link
+    assert fit.with_hop(KNOWN, near, near, 2).hop_us == 0.0
+
+
 def test_points_that_are_needed() -> None:
     lone, some, many, large = (Point(scenario, dict.fromkeys(FIGURES, 1.0))
                             for scenario in measure.CALIBRATION)

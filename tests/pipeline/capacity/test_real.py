@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from amqp1_driver.bench import plan, run
 from amqp1_driver.bench.plan import Scenario
 from amqp1_driver.cli.main import main
 from amqp1_driver.pipeline.capacity import costs, fit, measure
@@ -37,11 +38,11 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[list[Scenario]]:
     """Real runs, made up; what was asked for."""
     asked: list[list[Scenario]] = []
 
-    def run(self: measure.Lab, scenarios: Any, say: Any) -> list[Point]:
+    def measured(self: measure.Lab, scenarios: Any, say: Any) -> list[Point]:
         asked.append(list(scenarios))
         return [point for point in POINTS if point.scenario in scenarios]
 
-    monkeypatch.setattr(measure.Lab, "run", run)
+    monkeypatch.setattr(measure.Lab, "run", measured)
     # What is fitted here means nothing: a hint of it will do.
     monkeypatch.setattr(fit, "fit", functools.partial(fit.fit, rounds=1, calls=200))
     monkeypatch.setattr(fit, "errors", functools.partial(fit.errors, calls=300))
@@ -100,3 +101,35 @@ def test_a_bus_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert status == 1
     assert "nowhere.json" in capsys.readouterr().err
+
+
+def test_the_embedded_router_has_no_mesh(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["pipeline", "capacity", "calibrate", "--far", "amqp://127.0.0.1:1/",
+                   "--output", "x"])
+
+    assert status == 2
+    assert "--far needs --url" in capsys.readouterr().err
+
+
+def test_servers_on_another_router() -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Crew:
+        """Notes who was started where."""
+
+        def add(self, name: str, python: str, order: dict[str, Any]) -> str:
+            asked.append((order["role"], order["url"]))
+            return name
+
+        def wait(self, *_: Any) -> list[dict[str, Any]]:
+            return [{"about": {}}]
+
+        workers = ()
+
+    one, other = "amqp://192.0.2.1:5672/", "amqp://192.0.2.2:5672/"
+    for far in ("", other):
+        place = run.Place(far=far)
+        crew: Any = Crew()
+        run._Run(plan.entry(one), Scenario("call"), place, run.Limits(), crew, None)._start()
+
+    assert asked == [("server", one), ("client", one), ("server", other), ("client", one)]
