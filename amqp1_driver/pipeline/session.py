@@ -31,6 +31,8 @@ SETTINGS = {
 }
 #: of a local session only: a cluster's administrator has settled these
 LOCAL_SETTINGS = {
+    # with Spark's own 1 GiB a third of the time goes into collecting garbage
+    "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
