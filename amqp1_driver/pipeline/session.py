@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: where no master is given and spark-submit gives none
 LOCAL = "local[2]"
+#: set by spark-submit: where its JVM listens
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: of every session
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -58,7 +60,7 @@ def spark_session(name: str, master: str | None = None,
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
-        from pyspark import SparkConf
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
         from amqp1_driver.pipeline.source import Amqp1DataSource
@@ -67,6 +69,10 @@ def spark_session(name: str, master: str | None = None,
             f"{error}: the pipeline needs \"pip install amqp1-driver[spark]\" and Java 17"
         ) from error
 
+    if SUBMITTED in os.environ:
+        # Until it is connected to the JVM that spark-submit has started, SparkConf() is empty: the
+        # master and all else from the command line would not be seen, and be overruled.
+        SparkContext._ensure_initialized()
     conf = SparkConf()
     master = master or conf.get("spark.master") or LOCAL
     settings = dict(SETTINGS)
