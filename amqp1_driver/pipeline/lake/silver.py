@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StructField, StructType
 
 from amqp1_driver.pipeline.lake.plan import FILES_PER_BATCH
 from amqp1_driver.pipeline.source.schema import RAW
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from amqp1_driver.pipeline.lake.layout import Lake
+
+#: with the date that is in the names of folders: a query that starts before there is any would
+#: not know of it, and fail with the first file
+BRONZE = StructType([*RAW.fields, StructField("date", DateType())])
 
 
 @dataclasses.dataclass
@@ -79,7 +84,7 @@ class SilverStage:
         :param bronze: folder with bronze's files, the lake's own or another
         :param trigger: arguments of ``DataStreamWriter.trigger``
         """
-        stream = (self.lake.spark.readStream.schema(RAW)
+        stream = (self.lake.spark.readStream.schema(BRONZE)
                   .option("maxFilesPerTrigger", files_per_batch).parquet(bronze))
         if self.dedup_within is not None:
             stream = _deduplicated(stream, self.dedup_within)

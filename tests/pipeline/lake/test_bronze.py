@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 
+from amqp1_driver.pipeline.generate import story
+from tests.pipeline.lake import support
+
 
 def test_a_table_without_its_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
     from amqp1_driver.pipeline.lake import bronze
@@ -33,3 +36,21 @@ def test_a_table_without_its_checkpoint_is_refused(spark: Any, tmp_path: Path) -
                        "is not there"):
         bronze.start(lake, options, {"availableNow": True})
     assert not (tmp_path / "spool").exists()
+
+
+def test_silver_may_start_before_bronze_has_a_file(spark: Any, tmp_path: Path) -> None:
+    """The folder by which bronze is divided is a column from the begin."""
+    from amqp1_driver.pipeline.lake.layout import Lake
+    from amqp1_driver.pipeline.lake.silver import SilverStage
+
+    lake = Lake(spark, str(tmp_path))
+    lake.storage.make(lake.bronze)
+    stage = SilverStage(lake)
+    query = stage.start(lake.bronze, {"processingTime": "0 seconds"})
+    try:
+        query.processAllAvailable()
+        support.add_bronze(lake.bronze, list(story.emissions())[:5], 1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert (stage.taken.rows, stage.taken.notifications) == (5, 5)
