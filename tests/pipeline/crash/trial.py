@@ -253,6 +253,7 @@ class Trial:
                 seen = run.batches[kill.moment]
                 control.wait(run, f"batch of {kill.moment}",
                              lambda run: run.batches[kill.moment] > seen)
+        assert run.exit is None and not run.errors, f"it failed before it was killed: {vars(run)}"
         self.done.append(f"{kill.kind} after {kill.moment}, row {run.high}")
         say(self.done[-1])
         if kill.kind == "bus":
