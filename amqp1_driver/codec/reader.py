@@ -220,11 +220,7 @@ def _properties(message: Message, data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, at: int, name: str, kinds: tuple[type, ...]) -> tuple[Any, int]:
-    """A field of any encoding, which must be null or one of ``kinds``."""
-    if data[at] == 0xA1:
-        start = at + 2
-        after = start + data[at + 1]
-        return str(data[start:after], "utf-8"), after
+    """A field of an unusual encoding, which must be null or one of ``kinds``."""
     value, after = read(data, at)
     if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
         fail(f"{name} is {type(value).__name__}", at)

@@ -27,9 +27,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from proton import Message
 from proton.utils import BlockingConnection
 
-from amqp1_driver import options
 from amqp1_driver.client import Client
-from amqp1_driver.telemetry import config, shared
+from amqp1_driver.telemetry import shared
 from tests.contract import apps
 from tests.contract.apps import PATIENCE, Endpoint
 from tests.contract.telemetry import check, lines, some_of_each
@@ -256,22 +255,3 @@ def test_wrong_values_are_named_at_the_start(make_app):
             ("telemetry_files_kept=-1", "telemetry_files_kept")]:
         with pytest.raises(Exception, match=error):
             make_app("").transport(f"amqp://nowhere.invalid/?{text}")
-    app = make_app("", telemetry_port=9464, telemetry_host="")
-    with pytest.raises(options.InvalidOption, match="option 'telemetry_host' is empty"):
-        app.transport("amqp://nowhere.invalid/")
-
-
-@pytest.mark.parametrize("name, text, error", [
-    ("pyarrow", "telemetry_directory=/x&telemetry_format=parquet",
-     "option 'telemetry_format' needs the package pyarrow: "
-     r"pip install amqp1-driver\[telemetry-parquet\]"),
-    ("prometheus_client", "telemetry_port=9464",
-     "option 'telemetry_port' needs the package prometheus_client: "
-     r"pip install amqp1-driver\[telemetry\]"),
-])
-def test_a_package_that_is_missing_is_named_at_the_start(make_app, monkeypatch, name, text, error):
-    find = config.importlib.util.find_spec
-    monkeypatch.setattr(config.importlib.util, "find_spec",
-                        lambda asked: None if asked == name else find(asked))
-    with pytest.raises(options.InvalidOption, match=error):
-        make_app("").transport(f"amqp://nowhere.invalid/?{text}")

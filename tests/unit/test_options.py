@@ -13,6 +13,7 @@
 """Options: names and defaults, overrides in the URL, checks, hosts."""
 
 import dataclasses
+import importlib.util
 import subprocess
 import sys
 
@@ -488,3 +489,22 @@ def test_a_proxy_that_can_not_be_understood(url):
 def test_a_path_that_is_none():
     with pytest.raises(options.InvalidOption, match="websocket_path"):
         options.default_settings(websocket_path="ws")
+
+
+@pytest.mark.parametrize("query, package, text", [
+    ("telemetry_port=9100", "prometheus_client",
+     r"'telemetry_port' needs the package prometheus_client: .*amqp1-driver\[telemetry\]"),
+    ("telemetry_directory=/var/lib/t&telemetry_format=parquet", "pyarrow",
+     r"'telemetry_format' needs the package pyarrow: .*amqp1-driver\[telemetry-parquet\]"),
+])
+def test_a_package_that_telemetry_needs_is_named(conf, monkeypatch, query, package, text):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name: None if name == package else real(name))
+    with pytest.raises(options.InvalidOption, match=text):
+        load(conf, f"amqp://localhost/?{query}")
+
+
+def test_an_endpoint_of_telemetry_has_an_address(conf):
+    with pytest.raises(options.InvalidOption, match="'telemetry_host' is empty"):
+        load(conf, "amqp://localhost/?telemetry_port=9100", telemetry_host="")
