@@ -54,13 +54,14 @@ def spark_session(name: str, master: str | None = None,
     :param name: of the application
     :param master: Spark's master URL; None: what spark-submit set, else ``local[2]``
     :param extra: further settings of Spark; they win
-    :raises SparkMissing: the extra ``spark`` is not installed
+    :raises SparkMissing: the extra ``spark`` is not installed, or Java does not start
     """
     # Workers would take whatever python3 comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
         from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
         from amqp1_driver.pipeline.source import Amqp1DataSource
@@ -78,11 +79,19 @@ def spark_session(name: str, master: str | None = None,
     settings = dict(SETTINGS)
     if master.startswith("local"):
         settings.update(LOCAL_SETTINGS)
+        # Else Java looks up the machine's own name, which not every machine can resolve.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings.update(extra or {})
     # What was given on the command line of spark-submit is in conf already, and wins over ours.
     for key, value in settings.items():
         if key in (extra or {}) or not conf.contains(key):
             conf.set(key, value)
-    spark = SparkSession.builder.appName(name).master(master).config(conf=conf).getOrCreate()
+    try:
+        spark = SparkSession.builder.appName(name).master(master).config(conf=conf).getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise SparkMissing("Java has ended before Spark ran; what it says is above. It has to be "
+                           "Java 17 or newer, in PATH or by JAVA_HOME") from error
     spark.dataSource.register(Amqp1DataSource)
     return spark
