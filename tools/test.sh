@@ -90,6 +90,14 @@ test_folders() {
     done
 }
 
+folders() {
+    local folder
+    for folder in "$@"; do
+        step "${folder#tests/} tests" "$FOLDER_SECONDS" \
+            "$BIN/python" -m pytest -q --ignore=tests/pipeline/crash "$folder"
+    done
+}
+
 docs() {
     # reno needs the whole history
     if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
@@ -120,10 +128,11 @@ else
 fi
 # E006 is the length of lines, as devstack itself has it
 step "lint: bashate" 60 "$BIN/bashate" -i E006 -e E042 "${DEVSTACK[@]}"
-# oslo.messaging's suite waits most of its time; what is beside it has deadlines of many seconds,
-# or none. The others measure times, or need both cores.
-BESIDES=(protocol bus devstack mesh cli)
-mapfile -t OTHERS < <(test_folders unit "${BESIDES[@]}")
+# What mostly waits runs beside tests whose deadlines are of many seconds, or which have none. The
+# others measure times, or need both cores.
+WITH_SUITE=(protocol bus devstack mesh cli)
+WITH_CRASHES=(bench contract)
+mapfile -t OTHERS < <(test_folders unit "${WITH_SUITE[@]}" "${WITH_CRASHES[@]}")
 if [ -n "$MATRIX" ]; then
     begin "oslo.messaging's suite ($MATRIX)" "$MATRIX_SECONDS" \
         "$BIN/python" -m tests.functional.run --matrix "$MATRIX"
@@ -132,13 +141,12 @@ rm -f .coverage .coverage.*
 step "unit tests" 600 "$BIN/python" -m pytest -q --cov=amqp1_driver --cov-branch --cov-report= tests/unit
 step "branch coverage of pure modules" 60 \
     "$BIN/coverage" report --include="$PURE" --fail-under=100
-for folder in "${BESIDES[@]}"; do
-    step "$folder tests" "$FOLDER_SECONDS" "$BIN/python" -m pytest -q "tests/$folder"
-done
+folders "${WITH_SUITE[@]/#/tests/}"
 end
-for folder in ${OTHERS[@]+"${OTHERS[@]}"}; do
-    step "${folder#tests/} tests" "$FOLDER_SECONDS" "$BIN/python" -m pytest -q "$folder"
-done
+begin "pipeline: crash tests" "$FOLDER_SECONDS" "$BIN/python" -m pytest -q tests/pipeline/crash
+folders "${WITH_CRASHES[@]/#/tests/}"
+end
+folders ${OTHERS[@]+"${OTHERS[@]}"}
 step "documentation" 300 bash -c docs
 
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
