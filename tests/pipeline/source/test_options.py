@@ -61,12 +61,12 @@ def test_a_small_spool_has_small_segments() -> None:
 
 
 @pytest.mark.parametrize(("text", "path"), [
-    ("/a/b", "/a/b"), ("file:/a/b", "/a/b"), ("file:///a", "/a"), ("b/../c:d", "/work/c:d"),
-    ("./a:b", "/work/a:b"),
+    ("/a/b", "/a/b"), ("file:/a/b", "/a/b"), ("file:///a", "/a"), ("b/../c:d", "/home/me/c:d"),
+    ("./a:b", "/home/me/a:b"),
 ])
 def test_the_folder_of_the_spool_is_absolute(
         text: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getcwd", lambda: "/work")
+    monkeypatch.setattr(os, "getcwd", lambda: "/home/me")
     assert SourceOptions.parse({**NEEDED, "spoolDir": text}).spool_dir == path
 
 
