@@ -380,7 +380,34 @@ FLOW: Table = {
         "test_listeners_that_follow_each_other_get_all_in_order",),
 }
 
+#: of the driver's own telemetry
+TELEMETRY: Table = {
+    "nobody who did not ask for it pays for it": (
+        "test_without_the_options_nothing_observes",),
+    "each message, stall and change of state is a record": (
+        "test_records_of_an_application",
+        "test_a_message_that_waits_for_a_connection_and_times_out"),
+    "files are whole when others may read them, and only the owner may": (
+        "test_two_transports_share_files_and_the_last_one_finishes_them",
+        "test_a_program_that_ends_without_cleanup_leaves_whole_files",
+        "test_records_are_not_for_everybody"),
+    "Prometheus reads counters and histograms": (
+        "test_prometheus_reads_it_while_it_runs",),
+    "records go over the bus, and their sending makes none": (
+        "test_records_over_the_bus_and_none_of_their_sending",),
+    "what goes wrong with it is logged and breaks nothing": (
+        "test_a_port_in_use_is_logged_and_breaks_nothing",
+        "test_a_directory_that_cannot_be_made_is_logged_once_and_breaks_nothing",
+        "test_a_bus_that_takes_no_records_breaks_nothing"),
+    "it works in forked processes and under eventlet": (
+        "test_a_child_has_files_and_records_of_its_own",
+        "test_in_a_process_patched_by_eventlet"),
+    "wrong values are named when the transport is made": (
+        "test_wrong_values_are_named_at_the_start",),
+}
+
 TABLES: dict[str, Table] = {
     "loading": LOADING, "sending": SENDING, "receiving": RECEIVING, "features": FEATURES,
     "fixed": FIXED, "never fixed": NEVER_FIXED, "operators": OPERATORS, "flow control": FLOW,
+    "telemetry": TELEMETRY,
 }  # fmt: skip
