@@ -130,8 +130,8 @@ fi
 step "lint: bashate" 60 "$BIN/bashate" -i E006 -e E042 "${DEVSTACK[@]}"
 # What mostly waits runs beside tests whose deadlines are of many seconds, or which have none. The
 # others measure times, or need both cores.
-WITH_SUITE=(protocol bus devstack mesh cli)
-WITH_CRASHES=(bench contract)
+WITH_SUITE=(protocol bus devstack mesh cli bench)
+WITH_CRASHES=(contract)
 mapfile -t OTHERS < <(test_folders unit "${WITH_SUITE[@]}" "${WITH_CRASHES[@]}")
 if [ -n "$MATRIX" ]; then
     begin "oslo.messaging's suite ($MATRIX)" "$MATRIX_SECONDS" \
