@@ -16,6 +16,7 @@ Parquet and Arrow (extra ``telemetry-parquet``) are made in memory and written a
 such a file is worth nothing.
 """
 
+import abc
 import io
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -57,7 +58,7 @@ class JsonLines:
         return b""
 
 
-class _Columns:
+class _Columns(abc.ABC):
     """Columns by pyarrow; the file is in memory until its end."""
 
     suffix = ""
@@ -90,8 +91,9 @@ class _Columns:
             [self._pa.array(column, type=field.type)
              for column, field in zip(columns, self._schema, strict=True)], schema=self._schema))
 
+    @abc.abstractmethod
     def _open(self) -> Any:
-        raise NotImplementedError
+        """The writer of the file."""
 
     def size(self) -> int:
         return self._file.tell()

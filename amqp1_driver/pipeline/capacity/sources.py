@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import abc
 import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ class Call:
         self.expired = self.over = False
 
 
-class Caller:
+class Caller(abc.ABC):
     """What all have in common: windows, and what becomes of a call."""
 
     #: the processor time of agents is their machines' own: they have no process here
@@ -58,14 +59,15 @@ class Caller:
         self.link = Window(setup.link_credit, half=False)
         self.replies = Window(setup.reply_credit)
 
+    @abc.abstractmethod
     def start(self) -> None:
         """Begin to call."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def answered(self, call: Call) -> None:
         """A reply has come to the client."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def free(self, call: Call) -> None:
         """The caller may go on: the call was answered, or its time is up."""
 
@@ -151,6 +153,9 @@ class Agents(Caller):
         """The rest is the agent's own time."""
         self.replies.settle()
         self.mesh.tally.ended(call, self.mesh.env.now + self._receiving)
+
+    def free(self, call: Call) -> None:
+        """Agents call at their own times, whatever became of the last one."""
 
 
 def phases(rng: random.Random, agents: int, interval: float) -> Iterator[float]:
