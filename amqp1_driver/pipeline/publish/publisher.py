@@ -61,6 +61,11 @@ class Publisher:
         self.accepted = self.resent = 0
         client.start()
 
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that the bus has neither accepted nor refused yet. Any thread."""
+        return sum(not sent.future.done() for sent in self._under_way.copy())
+
     def send(self, destination: Destination, message_id: str, body: bytes,
              content_type: str | None = None, properties: dict[str, Any] | None = None) -> None:
         """Send; waits while too many are under way.

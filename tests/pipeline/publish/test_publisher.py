@@ -45,7 +45,7 @@ def test_all_are_accepted_in_order_with_few_under_way(broker, collecting):  # no
             publisher.send(bus.node("q"), f"m{number}", b"x")
             assert len(publisher._under_way) <= 10
         publisher.flush()
-        assert (publisher.accepted, publisher.resent) == (500, 0)
+        assert (publisher.accepted, publisher.resent, publisher.unconfirmed) == (500, 0, 0)
     assert stored(collecting, broker.url(), 500) == [f"m{n}" for n in range(500)]
 
 
