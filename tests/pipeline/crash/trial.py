@@ -23,7 +23,9 @@ from a seed that is printed:
 ``between``  the reader process after fsync, before the bus is told that rows were accepted
 ``bus``      the RabbitMQ node, which is started again; not with ``--url``
 
-After each but the last the job is started anew. Prints JSON; exit 1 if anything is wrong.
+After each but the last the job is started anew. All is killed in live flow: right before it the
+publisher is seen to send, and to have messages under way that the bus has not confirmed; how many
+is part of the result. Prints JSON; exit 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -43,18 +45,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from amqp1_driver.pipeline import bus
-from amqp1_driver.pipeline.publish.publisher import Publisher
 from tests.bars.rabbitmq import RabbitMQ
 from tests.pipeline.crash import held, processes, verdict
-from tests.pipeline.crash.control import WAIT, Control, Run
+from tests.pipeline.crash.control import Control, Run
+from tests.pipeline.crash.flow import TOPIC, Flow, Live
 
 _TOP = Path(__file__).resolve().parents[3]
-TOPIC = "crash"
 #: seconds for a job to end by itself once a part of it was killed, or nothing is left to do
 END, DRAIN = 90, 900
 #: seconds that the last process may take to notice that the others are gone
 LAST = 20
+#: seconds that a publisher that waits may take to go on by itself, before something is killed
+PATIENCE = 5
 KINDS = ("between", "jvm", "bus", "reader")
 #: right after which event a process is killed
 MOMENTS = ("append", "bronze", "silver")
@@ -64,11 +66,15 @@ CONTINUOUS = ("--continuous", "--every", "0.5", "--gold-every", "3600")
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How large it is: ``ahead`` is how far the publisher may be before the spool."""
+    """How large it is: ``ahead`` is how far the publisher may be before the spool.
+
+    That is more than it may have unconfirmed, so what it waits for is always sent already; and
+    less than the spool is behind Spark, so that it sends while they work.
+    """
 
     kills: int = 4
     rows: int = 20_000
-    ahead: int = 5_000
+    ahead: int = 2_000
     max_rows: int = 5_000
     max_bytes: int = 4_000_000
     batch: int = 2_000
@@ -76,11 +82,11 @@ class Size:
     @property
     def share(self) -> float:
         """Of the flow, for each kill; what is left comes after the last."""
-        return self.rows / (self.kills + 0.5)
+        return self.rows / (self.kills + 1.5)
 
 
 SHORT = Size()
-LONG = Size(20, 500_000, 40_000, 60_000, 48_000_000, 20_000)
+LONG = Size(20, 500_000, 12_000, 60_000, 48_000_000, 20_000)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,65 +111,14 @@ def plan(size: Size, kinds: tuple[str, ...], seed: int) -> list[Kill]:
             for number, kind in enumerate(drawn)]
 
 
-class Flow(threading.Thread):
-    """The publisher: as fast as the bus takes them, but not more than ``ahead`` of the spool."""
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """A kill that was done, ``row`` is the last of the spool."""
 
-    def __init__(self, url: str, size: Size) -> None:
-        super().__init__(name="publisher", daemon=True)
-        self._url, self._size = url, size
-        self._high = self._gate = 0
-        self._may = threading.Condition()
-        self.resent = 0
-        self.error: BaseException | None = None
-
-    def allow(self, high: int) -> None:
-        """The spool has got so far."""
-        with self._may:
-            self._high = max(self._high, high)
-            self._may.notify()
-
-    def open(self, gate: int) -> None:
-        """So many may be sent, and no more: the flow is not to run out before the last kill."""
-        with self._may:
-            self._gate = gate
-            self._may.notify()
-
-    def _wait(self, number: int) -> None:
-        with self._may:
-            self._may.wait_for(
-                lambda: number < min(self._gate, self._high + self._size.ahead))
-
-    def run(self) -> None:
-        where = bus.notifications(TOPIC, "info", "openstack")
-        client = bus.make_client(self._url, "openstack")
-        try:
-            with Publisher(client, 500, WAIT) as publisher:
-                for number in range(self._size.rows):
-                    self._wait(number)
-                    name = f"n-{number}"
-                    publisher.send(where, name, body(name))
-                publisher.flush()
-                self.resent = publisher.resent
-        except BaseException as error:
-            self.error = error
-
-    def finish(self) -> None:
-        """Send the rest."""
-        self.allow(self._size.rows)
-        self.open(self._size.rows)
-        self.join(DRAIN)
-        if self.error is not None:
-            raise self.error
-        assert not self.is_alive(), "the publisher does not come to its end"
-
-
-def body(name: str) -> bytes:
-    """A notification as the driver sends it."""
-    message = json.dumps({
-        "message_id": name, "publisher_id": "compute.host", "event_type": "crash.test",
-        "priority": "INFO", "payload": {}, "timestamp": "2026-03-10 12:00:00"})
-    return json.dumps({"request": {"oslo.version": "2.0", "oslo.message": message},
-                       "context": {}}).encode()
+    kind: str
+    moment: str
+    row: int
+    live: Live
 
 
 class Trial:
@@ -175,10 +130,10 @@ class Trial:
     def __init__(self, folder: Path, size: Size, url: str, node: RabbitMQ | None) -> None:
         self.folder, self.size, self.url, self.node = folder, size, url, node
         self.lake = folder / "lake"
-        self.flow = Flow(url, size)
+        self.flow = Flow(url, size.rows, size.ahead)
         self.control = Control(self.lake / "_spool", self.flow.allow)
         self.jobs: list[subprocess.Popen[bytes]] = []
-        self.done: list[str] = []
+        self.done: list[Done] = []
 
     def start(self, *arguments: str, rows: int | None = None) -> Run:
         """Start the job; ``rows``: with a cap that is not felt."""
@@ -216,7 +171,8 @@ class Trial:
             try:
                 self.flow.start()
                 for number, kill in enumerate(kills, 1):
-                    self.flow.open(int(number * self.size.share))
+                    # a whole share more than the kill can be at
+                    self.flow.open(int((number + 1) * self.size.share))
                     run = self._kill(run or self.start(*CONTINUOUS), kill)
                 self.flow.finish()
                 if run is not None:
@@ -229,11 +185,12 @@ class Trial:
                 for pid in left:
                     processes.kill(pid)
         found = verdict.judge(self.lake, self.size.rows)
-        wrong = found.wrong + self.control.over
+        killed = report(self.done, self.flow.resent)
+        wrong = found.wrong + self.control.over + not_live(killed)
         if left:
             wrong.append(f"processes left: {left}")
         return {
-            "wrong": wrong, "kills": self.done, "starts": len(self.jobs),
+            "wrong": wrong, "kills": killed, "starts": len(self.jobs),
             "rows": self.size.rows, "bronze": found.bronze, "sent_again": self.flow.resent,
             "caps": [self.size.max_rows, self.size.max_bytes],
             "most_on_disc": [self.control.most_rows, self.control.most_bytes],
@@ -254,8 +211,10 @@ class Trial:
                 control.wait(run, f"batch of {kill.moment}",
                              lambda run: run.batches[kill.moment] > seen)
         assert run.exit is None and not run.errors, f"it failed before it was killed: {vars(run)}"
-        self.done.append(f"{kill.kind} after {kill.moment}, row {run.high}")
-        say(self.done[-1])
+        # while the reader is held nothing comes into the spool that the publisher could wait for
+        live = self.flow.live(0 if kill.kind == "between" else PATIENCE)
+        self.done.append(Done(kill.kind, kill.moment, run.high, live))
+        say(str(self.done[-1]))
         if kill.kind == "bus":
             assert self.node is not None
             self.node.kill()
@@ -278,6 +237,25 @@ class Trial:
                 for path in sorted(self.folder.glob("job-*.log"))]
         runs = [str(vars(run)) for run in self.control.runs]
         return "\n".join([*logs, *runs, verdict.state(self.lake)])
+
+
+def report(done: list[Done], resent: int) -> list[dict[str, Any]]:
+    """The kills in words; ``sent_again``: what was in doubt, from each to the next.
+
+    :param resent: messages that were sent again in all
+    """
+    until = [after.live.resent for after in done[1:]] + [resent]
+    return [{"kill": f"{each.kind} after {each.moment}", "row": each.row,
+             "sent": each.live.sent, "unconfirmed": each.live.unconfirmed,
+             "waited": each.live.waited, "sent_again": count - each.live.resent}
+            for each, count in zip(done, until, strict=True)]
+
+
+def not_live(kills: list[dict[str, Any]]) -> list[str]:
+    """The kills at which nothing was under way, or that left nothing in doubt where they must."""
+    wrong = [f"nothing was under way: {each}" for each in kills if not each["unconfirmed"]]
+    return wrong + [f"no message was in doubt: {each}" for each in kills
+                    if each["kill"].startswith("bus") and not each["sent_again"]]
 
 
 def say(text: str) -> None:

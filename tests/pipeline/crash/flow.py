@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The flow of notifications into the bus, and what of it is under way when something is killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import NamedTuple
+
+from amqp1_driver.pipeline import bus
+from amqp1_driver.pipeline.publish.publisher import Publisher
+from tests.pipeline.crash.control import WAIT
+
+TOPIC = "crash"
+#: messages that the bus has not confirmed, at most
+UNDER_WAY = 500
+#: seconds that the rest may take
+DRAIN = 900
+
+
+class Live(NamedTuple):
+    """The flow in the moment before a kill.
+
+    :param sent: messages sent so far
+    :param unconfirmed: those that the bus had not confirmed
+    :param resent: those that were in doubt and sent again, so far
+    :param waited: the publisher waited for the spool, and went on for the kill
+    """
+
+    sent: int
+    unconfirmed: int
+    resent: int
+    waited: bool
+
+
+class Flow(threading.Thread):
+    """The publisher: as fast as the bus takes them, but not too far ahead of the spool.
+
+    :param rows: messages in all
+    :param ahead: how far, messages; more than may be unconfirmed, or both might wait for ever
+    """
+
+    def __init__(self, url: str, rows: int, ahead: int) -> None:
+        super().__init__(name="publisher", daemon=True)
+        assert ahead > UNDER_WAY
+        self._url, self._rows, self._ahead = url, rows, ahead
+        self._high = self._gate = self._burst = 0
+        self._may = threading.Condition()
+        self._publisher: Publisher | None = None
+        self._sent = 0
+        self._waits = True
+        self.error: BaseException | None = None
+
+    @property
+    def _unconfirmed(self) -> int:
+        return self._publisher.unconfirmed if self._publisher is not None else 0
+
+    @property
+    def resent(self) -> int:
+        """Messages that were in doubt, and sent again."""
+        return self._publisher.resent if self._publisher is not None else 0
+
+    def allow(self, high: int) -> None:
+        """The spool has got so far."""
+        with self._may:
+            self._high = max(self._high, high)
+            self._may.notify_all()
+
+    def open(self, gate: int) -> None:
+        """So many may be sent, and no more: the flow is not to run out before the last kill."""
+        with self._may:
+            self._gate = gate
+            self._may.notify_all()
+
+    def live(self, patience: float) -> Live:
+        """Wait until it sends, and say how it stands: messages are under way now.
+
+        :param patience: seconds that it may take to go on by itself, if it waits for the spool
+        :raises AssertionError: it does not send
+        """
+        with self._may:
+            self._may.wait_for(lambda: not self._waits, patience)
+            waited, before = self._waits, self._sent
+            # a publisher that waits goes on for it
+            self._burst = before + self._ahead // 2
+            self._may.notify_all()
+            there = self._may.wait_for(
+                lambda: self.error is not None or (self._sent > before and self._unconfirmed > 0),
+                WAIT)
+            assert there and self.error is None, f"{self._sent} sent: {self.error!r}"
+            return Live(self._sent, self._unconfirmed, self.resent, waited)
+
+    def _free(self) -> bool:
+        return self._sent < max(self._burst, min(self._gate, self._high + self._ahead))
+
+    def _next(self, publisher: Publisher) -> None:
+        """The last one has been sent; wait until another may be."""
+        with self._may:
+            self._may.notify_all()
+            if self._free():
+                return
+        # who waits has nothing in doubt, and does not wait for what it has to send again
+        publisher.flush()
+        with self._may:
+            self._waits = True
+            self._may.wait_for(self._free)
+            self._waits = False
+
+    def run(self) -> None:
+        where = bus.notifications(TOPIC, "info", "openstack")
+        client = bus.make_client(self._url, "openstack")
+        try:
+            with Publisher(client, UNDER_WAY, WAIT) as publisher:
+                self._publisher = publisher
+                while self._sent < self._rows:
+                    self._next(publisher)
+                    name = f"n-{self._sent}"
+                    publisher.send(where, name, body(name))
+                    self._sent += 1
+                publisher.flush()
+        except BaseException as error:
+            self.error = error
+        with self._may:
+            self._may.notify_all()
+
+    def finish(self) -> None:
+        """Send the rest."""
+        self.allow(self._rows)
+        self.open(self._rows)
+        self.join(DRAIN)
+        if self.error is not None:
+            raise self.error
+        assert not self.is_alive(), "the publisher does not come to its end"
+
+
+def body(name: str) -> bytes:
+    """A notification as the driver sends it."""
+    message = json.dumps({
+        "message_id": name, "publisher_id": "compute.host", "event_type": "crash.test",
+        "priority": "INFO", "payload": {}, "timestamp": "2026-03-10 12:00:00"})
+    return json.dumps({"request": {"oslo.version": "2.0", "oslo.message": message},
+                       "context": {}}).encode()
