@@ -52,6 +52,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         self.client, self.subscription = subscribe(self.queue)
         self._subscribe = subscribe
         self._duplicates = DuplicateFilter(window) if window else None
+        self._decode = codec.Decoder().decode
         self._lock = threading.Lock()
         self._in_work: dict[str, Incoming] = {}
 
@@ -156,7 +157,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         Its body is left for the thread that works on it.
         """
         try:
-            message = codec.decode_message(delivery.data)
+            message = self._decode(delivery.data)
         except exceptions.DecodeError as error:
             LOG.error("Undecodable message on %s at %s rejected: %s", delivery.address,
                       delivery.host, error)

@@ -13,8 +13,8 @@
 """AMQP 1.0 messages as bytes: what the driver sends and what it receives.
 
 Pure; nothing here needs proton. Modules: types (AMQP types Python lacks), encoder and decoder
-(primitive values; together ``primitives``), messages (written), reader (received), payload
-(the JSON inside).
+(primitive values; together ``primitives``), messages (written), reader and shapes (received),
+payload (the JSON inside).
 """
 
 from amqp1_driver.codec.messages import (
@@ -47,11 +47,13 @@ from amqp1_driver.codec.primitives import (
     encode,
 )
 from amqp1_driver.codec.reader import Message, decode_message
+from amqp1_driver.codec.shapes import Decoder
 
 __all__ = [
     "LARGE",
     "MAX_TTL_MS",
     "Array",
+    "Decoder",
     "Described",
     "Encoded",
     "Message",

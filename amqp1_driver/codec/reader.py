@@ -27,7 +27,7 @@ _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
 _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 
 # durable (null or true), no priority, and a uint as time-to-live: what requests have.
-_USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
+USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
 
 # A body of so many bytes is not copied.
 _LARGE = 65536
@@ -57,44 +57,21 @@ class Message:
       body.
     """
 
-    __slots__ = (
-        "_properties_raw",
-        "body",
-        "content_encoding",
-        "content_type",
-        "correlation_id",
-        "delivery_count",
-        "durable",
-        "first_acquirer",
-        "message_id",
-        "message_id_raw",
-        "reply_to",
-        "subject",
-        "to",
-        "ttl_ms",
-    )
-
-    durable: bool
-    ttl_ms: int
-    first_acquirer: bool
-    delivery_count: int
-    message_id: int | str | bytes | uuid.UUID | None
-    message_id_raw: bytes | None
-    to: str | None
-    subject: str | None
-    reply_to: str | None
-    correlation_id: int | str | bytes | uuid.UUID | None
-    content_type: str | None
-    content_encoding: str | None
-    body: Any
-    _properties_raw: bytes | None
-
-    def __init__(self) -> None:
-        self.durable = self.first_acquirer = False
-        self.ttl_ms = self.delivery_count = 0
-        self.message_id = self.message_id_raw = self.to = self.subject = self.reply_to = None
-        self.correlation_id = self.content_type = self.content_encoding = None
-        self.body = self._properties_raw = None
+    # defaults of the class: most messages have few of them
+    durable: bool = False
+    ttl_ms: int = 0
+    first_acquirer: bool = False
+    delivery_count: int = 0
+    message_id: int | str | bytes | uuid.UUID | None = None
+    message_id_raw: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: int | str | bytes | uuid.UUID | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    body: Any = None
+    _properties_raw: bytes | None = None
 
     @property
     def redelivered(self) -> bool:
@@ -146,7 +123,7 @@ _TEXT = (str,)
 
 def _header(message: Message, data: bytes, at: int) -> int:
     """Set the fields of the header; the offset behind it."""
-    if data[at : at + 3] == b"\xc0\x08\x03" and data[at + 3 : at + 6] in _USUAL_HEADER:
+    if data[at : at + 3] == b"\xc0\x08\x03" and data[at + 3 : at + 6] in USUAL_HEADER:
         message.durable = data[at + 3] == 0x41
         message.ttl_ms = read_uint(data, at + 6)[0]
         return at + 10
@@ -163,7 +140,7 @@ def _header(message: Message, data: bytes, at: int) -> int:
     return end
 
 
-def _open_list(data: bytes, at: int) -> tuple[int, int, int]:
+def open_list(data: bytes, at: int) -> tuple[int, int, int]:
     """Count of items, offset of the first and offset behind the last, of a list (1.6.22)."""
     code = data[at]
     if code == 0xC0:
@@ -182,12 +159,12 @@ def _open_list(data: bytes, at: int) -> tuple[int, int, int]:
 def _properties(message: Message, data: bytes, at: int) -> int:
     """Set the fields of the properties; the offset behind the section."""
     if data[at] == 0xC0 and (end := at + 2 + data[at + 1]) <= len(data):
-        count = data[at + 2]  # as _open_list(), in line: the usual one
+        count = data[at + 2]  # as open_list(), in line: the usual one
         at += 3
         if count > end - at:
             fail(f"{count} fields in {end - at} bytes", at)
     else:
-        count, at, end = _open_list(data, at)
+        count, at, end = open_list(data, at)
     if not count:
         return end
     start = at

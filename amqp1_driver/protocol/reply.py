@@ -67,6 +67,7 @@ class Replies(Link):
         self.window = CreditWindow(credit)
         self.link: EngineReceiver | None = None
         self.waiting: dict[str, Request] = {}
+        self._decode = codec.Decoder().decode
         self._kind = kind
         self._node = node
         self._base = credit
@@ -124,7 +125,7 @@ class Replies(Link):
             self.scheduler.linger()
         self.unsettled.append(key)
         try:
-            message = codec.decode_message(data)
+            message = self._decode(data)
         except exceptions.DecodeError as error:
             LOG.error("Undecodable reply on %s at %s dropped: %s", self.address, self.host, error)
             return
