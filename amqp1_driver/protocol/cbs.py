@@ -180,6 +180,10 @@ class Claims:
     def known(self, node: Node) -> bool:
         return all(self._good(claim) for claim in self._of(node.declare))
 
+    def tells(self, forgotten: Callable[[], object]) -> bool:
+        """Tokens expire by the clock."""
+        return False
+
     def forget(self, node: Node) -> None:
         """A node may have gone, the right to use it stays."""
 

@@ -40,7 +40,9 @@ from amqp1_driver.protocol.subscription import Subscription
 
 LOG = logging.getLogger(__name__)
 
-
+_ATTACHED = LinkState.ATTACHED
+#: addresses whose sender is remembered
+ROUTES = 20000
 #: pauses before the queue of a message that came back is declared again, seconds
 REDECLARE_AFTER = (0.0, 0.1, 0.5)
 
@@ -79,6 +81,9 @@ class Links:
         self._provisioner = provisioner
         self._senders: dict[str | None, Sender] = {}
         self._busy: dict[Sender, None] = {}
+        #: by the address in the message: who sends it, as long as all that it needs is there
+        self._routes: dict[str | None, Sender] = {}
+        self._keeps_routes = provisioner is None or provisioner.tells(self._routes.clear)
         self._gates: dict[Destination | str | None, Gate] = {}
         #: addresses whose own link was refused or detached, while the relay takes all
         self._refused: set[str | None] = set()
@@ -94,9 +99,23 @@ class Links:
 
     def send(self, op: Operation) -> None:
         """Route one operation; it has been encoded for some generation."""
+        if op.generation == self.context.generation:
+            sender = self._routes.get(op.address)
+            if sender is not None and not sender.pending:
+                link = sender.link
+                if (link is not None and sender.machine.state is _ATTACHED
+                        and link.path.may_send(link)):
+                    # as Sender.submit(), in line: nearly every message goes this way
+                    self._busy[sender] = None
+                    op.owner = sender
+                    sender.transmit(link, op)
+                    return
+        else:
+            op.bind(self.context, self._scheduler.now())
+        self._send(op)
+
+    def _send(self, op: Operation) -> None:
         context = self.context
-        if op.generation != context.generation:
-            op.bind(context, self._scheduler.now())
         address = op.address
         node: Node | None = None
         if isinstance(op, Request):
@@ -123,6 +142,10 @@ class Links:
                 return
             else:
                 sender = self._attach_sender(address, context.node(op.destination))
+        if self._keeps_routes:
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            self._routes[op.address] = sender
         self._busy[sender] = None
         sender.submit(op)
 

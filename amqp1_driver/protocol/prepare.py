@@ -38,6 +38,13 @@ class Preparer(Protocol):
         """It may have gone: make sure again."""
         ...
 
+    def tells(self, forgotten: Callable[[], object]) -> bool:
+        """Have ``forgotten`` called whenever something that was known no longer is.
+
+        :returns: False: that can't be told, it has to be asked for each message
+        """
+        ...
+
     def leave(self, nodes: tuple[Node, ...], readers: int,
               done: Callable[[bool], object]) -> None:
         """Nobody here needs them any more: delete what else would be left on the bus.

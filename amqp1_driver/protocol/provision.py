@@ -98,6 +98,7 @@ class Provisioner:
         #: what is in one of these
         self._asked: set[Declaration] = set()
         self._known: set[Declaration] = set()
+        self._forgotten: Callable[[], object] = bool
         # by what they wait for: thousands of subscriptions may come back at once
         self._waiters: dict[Declaration, list[Waiter]] = {}
         self._ids = 0
@@ -127,7 +128,16 @@ class Provisioner:
 
     def forget(self, node: Node) -> None:
         """A message came back: the node may have been deleted."""
-        self._known.difference_update(node.declare)
+        self._unknown(node.declare)
+
+    def tells(self, forgotten: Callable[[], object]) -> bool:
+        """See :meth:`Preparer.tells`."""
+        self._forgotten = forgotten
+        return True
+
+    def _unknown(self, declarations: Iterable[Declaration]) -> None:
+        self._known.difference_update(declarations)
+        self._forgotten()
 
     def leave(self, nodes: tuple[Node, ...], readers: int,
               done: Callable[[bool], object]) -> None:

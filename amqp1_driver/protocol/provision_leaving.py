@@ -125,7 +125,7 @@ class LeavingProvisioner(Provisioner, ABC):
                  response: codec.Message | None) -> None:
         if response is not None and self._removed(response):
             LOG.debug("Queue %s on %s is deleted: nobody needs it", queue.name, self._host)
-            self._known.discard(queue)
+            self._unknown((queue,))
         answer()
 
     def _other_response(self, response: codec.Message) -> None:

@@ -97,7 +97,7 @@ class Sender(Link):
         link = self.link
         if (not self.pending and link is not None and self.machine.state is _ATTACHED
                 and link.path.may_send(link)):
-            self._transmit(link, op)
+            self.transmit(link, op)
         else:
             self.pending[id(op)] = op
             if self.attached and self.blocked_since is None:
@@ -147,7 +147,7 @@ class Sender(Link):
             _, op = pending.popitem(last=False)
             if not op.finished:
                 sent = True
-                self._transmit(link, op)
+                self.transmit(link, op)
         if self.blocked_since is not None and not pending:
             self._nothing_waits(sent)
 
@@ -162,7 +162,8 @@ class Sender(Link):
 
     # -- inner ---------------------------------------------------------------
 
-    def _transmit(self, link: EngineSender, op: Operation) -> None:
+    def transmit(self, link: EngineSender, op: Operation) -> None:
+        """Send now; the caller has seen that the link may."""
         op.attempts += 1
         data = op.data
         # as EngineSender.transfer(), in line: it is done for every message

@@ -146,6 +146,16 @@ class Subscription:
             spare -= more
             receiver.on_settled(settled.get(receiver, 0), level + more)
 
+    def brake(self) -> int:
+        """For such a reader: take back what credit there is, until :meth:`settle_all`.
+
+        :returns: messages; what the bus had sent by then still comes
+        """
+        before = sum(receiver.window.credit for receiver in self.receivers)
+        for receiver in self.receivers:
+            receiver.resize(1)
+        return before - sum(receiver.window.credit for receiver in self.receivers)
+
     @property
     def _handed(self) -> int:
         """Messages that were handed over so far."""
