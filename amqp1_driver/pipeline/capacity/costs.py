@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,9 +57,12 @@ class Costs:
         geometric distribution
     :param stretch: time that a process with much to do holds its core (and the interpreter's lock)
         for each second of processor time: hand-over between threads; at least 1
-    :param noise: coefficient of variation of a single piece of work
+    :param noise: coefficient of variation of a single piece of work, and of a wake
     :param disorder: share of the pieces that are taken not in turn but at random, as threads
         that wait for one lock are
+    :param cold: share by which a batch costs more after a long idle time: caches are cold, the
+        core sleeps
+    :param cooling_us: idle time after which it is 63 % of that
     :param hop_us: of a link between two routers, beyond the network and what the router on the
         other side costs
     :param burst_us: how long other processes of a shared machine want a core at a time, in the mean
@@ -74,18 +78,24 @@ class Costs:
     stretch: float = 1.0
     noise: float = 0.0
     disorder: float = 0.0
+    cold: float = 0.0
+    cooling_us: float = 10_000.0
     hop_us: float = 0.0
     burst_us: float = 1000.0
     slice_us: float = 3000.0
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.stretch < 1 or self.slice_us <= 0 or self.burst_us <= 0:
-            raise ValueError("stretch is 1 or more, slice_us and burst_us above 0")
+        if self.stretch < 1 or min(self.slice_us, self.burst_us, self.cooling_us) <= 0:
+            raise ValueError("stretch is 1 or more, slice_us, burst_us and cooling_us above 0")
         if not 0 <= self.disorder <= 1 or self.batch < 1:
             raise ValueError("disorder is 0 to 1, batch 1 or more")
-        if min(self.latency_us, self.noise, self.hop_us) < 0:
+        if min(self.latency_us, self.noise, self.cold, self.hop_us) < 0:
             raise ValueError("a cost below zero")
+
+    def chill(self, idle: float) -> float:
+        """Share by which a batch costs more after having been idle for so many microseconds."""
+        return self.cold * -math.expm1(-idle / self.cooling_us)
 
     def replace(self, **changes: Any) -> Costs:
         """Others with these changes."""

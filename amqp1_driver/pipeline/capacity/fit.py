@@ -14,13 +14,16 @@
 
 What follows from which measurement:
 
-* ``call``, ``wake`` and ``kib`` of each part: least squares over all points of
-  ``cpu = call + wake * wakes + kib * KiB``, the number of wakes being the model's
+* ``call``, ``wake`` and ``kib`` of each part: least squares over all points without a rate of
+  ``cpu = (call + wake * wakes + kib * KiB) * chill``, with the number of wakes and the chill
+  (what pauses make of it) of the model
+* ``cold`` and ``cooling_us``: processor time of a call at two rates so low that pauses count
 * ``latency_us``: the median of a lone caller, what processor time does not explain of it
 * ``batch``: whichever of ``BATCHES`` leaves the smallest error over all figures of all points
 * ``stretch``: the throughput of the most callers
 * ``noise``: how far the 90th percentile of a lone caller is above the median
-* ``burst_us``: how far its 99th is
+* ``burst_us``: how far its 99th is, if others used the machine while it was measured; if nobody
+  did, the 99th is noise's too, and nothing is known of bursts
 * ``disorder``: how far the 99th percentile of the most callers is above the median
 """
 
@@ -40,6 +43,8 @@ PARTS = ("client", "router", "server")
 #: corrections are taken by this share: what they correct depends on one another
 _STEP = 0.6
 _KIB = 1024.0
+#: cores that others use, below which nothing can be learnt of their bursts
+_OTHERS = 0.1
 #: sizes of batches that are tried
 BATCHES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0)
 #: what the error is made of: squares of logarithms of predicted / measured, by these weights
@@ -51,14 +56,15 @@ def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 8,
         calls: int = 4000, seed: int = 1) -> Costs:
     """The costs that make the model agree with these points.
 
-    :param points: one caller alone, several callers, and a larger payload must be among them
+    :param points: one caller alone, several callers, and a larger payload must be among them;
+        without two different rates ``cold`` remains 0
     :param cores: of the machine that they were measured on
     :param lanes: threads of the bus
     :param rounds: of correction, for each size of batches and at the end
     :param calls: in each simulation of the end
     :raises ValueError: a point that is needed is missing
     """
-    lone, most = _extremes(points)
+    known = _Known(points)
     if not any(point.scenario.size >= 4096 for point in points):
         raise ValueError("a point with a payload of 4 KiB or more is needed")
     setups = [setup(point, cores, lanes).replace(calls=calls, seed=seed, warmup=calls // 8)
@@ -70,7 +76,7 @@ def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 8,
         for _ in range(rounds):
             results = [simulate(each, costs) for each in setups]
             found = min(found, (_error(points, results), costs), key=lambda pair: pair[0])
-            costs = _corrected(costs, points, results, lone, most)
+            costs = known.corrected(costs, results)
         return found
 
     guess = _guess(points)
@@ -83,6 +89,8 @@ def _error(points: Sequence[Point], results: Sequence[Result]) -> float:
     total = 0.0
     for point, result in zip(points, results, strict=True):
         for name, weight in _WEIGHTS.items():
+            if point.scenario.rate and name in ("p90", "p99"):
+                continue  # of the few calls of such a run, the 99th percentile is two or three
             ratio = getattr(result, name) / max(1e-9, point.figures[name])
             total += weight * math.log(max(1e-9, ratio)) ** 2
     return total
@@ -97,10 +105,13 @@ def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
     """
     one = setup(near, cores, lanes).replace(calls=calls)
     two = one.replace(routers=2, servers=2, local=0.0)
-    known = simulate(two, costs).p50 - simulate(one, costs).p50
-    # there and back
-    hop = (far.figures["p50"] - near.figures["p50"] - known) / 2
-    return costs.replace(hop_us=max(0.0, hop))
+    wanted = far.figures["p50"] - near.figures["p50"] + simulate(one, costs).p50
+    costs = costs.replace(hop_us=0.0)
+    # A longer way also lets everybody on it cool down longer: so more than once.
+    for _ in range(4):
+        missing = (wanted - simulate(two, costs).p50) / 2  # there and back
+        costs = costs.replace(hop_us=max(0.0, costs.hop_us + missing))
+    return costs
 
 
 def _extremes(points: Sequence[Point]) -> tuple[int, int]:
@@ -121,26 +132,80 @@ def _guess(points: Sequence[Point]) -> Costs:
         return Part(least * 0.8, least * 0.4)
 
     client, router, server = map(part, PARTS)
+    paced = len({point.scenario.rate for point in points} - {0.0}) > 1
     return Costs(client, router, server, latency_us=20.0, stretch=1.1, noise=0.3,
-                 disorder=0.2)
+                 disorder=0.2, cold=1.0 if paced else 0.0)
 
 
-def _corrected(costs: Costs, points: Sequence[Point], results: Sequence[Result],
-               lone: int, most: int) -> Costs:
-    parts: dict[str, Any] = {name: _part(name, points, results) for name in PARTS}
-    one, many = points[lone].figures, points[most].figures
-    ours, theirs = results[lone], results[most]
-    wakes = max(1.0, ours.client_wakes + ours.router_wakes + ours.server_wakes)
-    latency = costs.latency_us + _STEP * (one["p50"] - ours.p50) / wakes
-    stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
-    noise = costs.noise * (_tail(one, "p90") / _tail(ours.row(), "p90")) ** _STEP
-    burst = costs.burst_us * (_tail(one) / _tail(ours.row())) ** _STEP
-    disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
-    return costs.replace(
-        latency_us=max(0.0, latency), stretch=max(1.0, stretch),
-        burst_us=min(20_000.0, max(50.0, burst)),
-        noise=min(3.0, max(0.02, noise)), disorder=min(1.0, max(0.0, disorder)),
-        **parts)
+class _Known:
+    """What is known of which point, and what it says about a guess.
+
+    :raises ValueError: a point that is needed is missing
+    """
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points = points
+        self._lone, self._most = _extremes(points)
+        paced = sorted((point.scenario.rate, index) for index, point in enumerate(points)
+                       if point.scenario.rate)
+        #: where the points of the lowest and the highest rate are, if there are two
+        self._paced = (paced[0][1], paced[-1][1]) if len({rate for rate, _ in paced}) > 1 else ()
+
+    def corrected(self, costs: Costs, results: Sequence[Result]) -> Costs:
+        """A better guess, from what the model says with this one."""
+        parts: dict[str, Any] = {name: _part(name, self._points, results) for name in PARTS}
+        one, many = self._points[self._lone].figures, self._points[self._most].figures
+        ours, theirs = results[self._lone], results[self._most]
+        wakes = max(1.0, ours.client_wakes + ours.router_wakes + ours.server_wakes)
+        latency = costs.latency_us + _STEP * (one["p50"] - ours.p50) / wakes
+        stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
+        disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
+        return costs.replace(
+            latency_us=max(0.0, latency), stretch=max(1.0, stretch),
+            disorder=min(1.0, max(0.0, disorder)),
+            **parts, **_tails(costs, one, ours), **self._chill(costs, results))
+
+    def _chill(self, costs: Costs, results: Sequence[Result]) -> dict[str, float]:
+        """Of two rates: the higher one gives how fast it cools, both give where that ends."""
+        if not self._paced:
+            return {}
+        (slow, ours_slow), (fast, ours_fast) = (
+            (_more(self._points[index], results[index]), _of_chill(results[index]))
+            for index in self._paced
+        )
+        if ours_slow <= 0 or ours_fast <= 0:
+            return {}
+        bend = (ours_fast / ours_slow) / (fast / slow)
+        cooling = min(200_000.0, max(200.0, costs.cooling_us * bend ** _STEP))
+        slope = costs.cold / costs.cooling_us * (fast / ours_fast) ** _STEP
+        return {"cooling_us": cooling, "cold": min(30.0, max(0.001, slope * cooling))}
+
+
+def _more(point: Point, result: Result) -> float:
+    """Processor time of a call that was measured beyond what it is without pauses."""
+    measured = sum(point.figures[f"{name}_cpu"] for name in PARTS)
+    return max(0.01 * measured, measured - _warm(result))
+
+
+def _of_chill(result: Result) -> float:
+    return sum(float(getattr(result, f"{name}_cpu")) for name in PARTS) - _warm(result)
+
+
+def _warm(result: Result) -> float:
+    return sum(float(getattr(result, f"{name}_cpu") / getattr(result, f"{name}_chill"))
+               for name in PARTS)
+
+
+def _tails(costs: Costs, one: Mapping[str, float], ours: Result) -> dict[str, float]:
+    """Noise and bursts, from how far a lone caller's percentiles are above its median."""
+    p90 = _tail(one, "p90") / _tail(ours.row(), "p90")
+    p99 = _tail(one) / _tail(ours.row())
+    found = {}
+    if one.get("others", 0.0) >= _OTHERS:
+        found["burst_us"] = min(20_000.0, max(50.0, costs.burst_us * p99 ** _STEP))
+    else:
+        p90 = math.sqrt(p90 * p99)
+    return {**found, "noise": min(3.0, max(0.02, costs.noise * p90 ** _STEP))}
 
 
 def _tail(figures: Mapping[str, float], percentile: str = "p99") -> float:
@@ -150,12 +215,15 @@ def _tail(figures: Mapping[str, float], percentile: str = "p99") -> float:
 def _part(name: str, points: Sequence[Point], results: Sequence[Result]) -> Part:
     rows, values = [], []
     for point, result in zip(points, results, strict=True):
+        if point.scenario.rate:
+            continue  # they tell what pauses cost
         cpu = point.figures[f"{name}_cpu"]
         scenario = point.scenario
         reply = scenario.size if scenario.reply is None else scenario.reply
         # Each row is divided by what was measured: relative errors count.
-        rows.append([1 / cpu, getattr(result, f"{name}_wakes") / cpu,
-                     (scenario.size + reply) / _KIB / cpu])
+        share = getattr(result, f"{name}_chill") / cpu
+        rows.append([share, share * getattr(result, f"{name}_wakes"),
+                     share * (scenario.size + reply) / _KIB])
         values.append(1.0)
     call, wake, kib = least_squares(rows, values)
     return Part(call, wake, kib)

@@ -23,8 +23,10 @@ A lane takes what waits, up to a random number (geometric, of mean ``batch``), a
 them when it has done the last: as an I/O thread does that reads a buffer, handles the frames in it,
 and writes. A batch of n pieces with costs s costs processor time ``sum(s * noise) + wake``, and
 holds the core for ``1 + (stretch - 1) * (1 - 1/n)`` times as long: the more threads want the
-interpreter's lock, the more of its time goes into handing it over. With batches of 1 and no wake it
-is the M/G/c queue; with a latency the M/G/1 queue with set-up times (Welch 1964).
+interpreter's lock, the more of its time goes into handing it over. The first batch after an idle
+time costs more, the longer that was: caches and translation buffers hold others' data by then, and
+the core has to leave its sleep. With batches of 1 and no wake it is the M/G/c queue; with a latency
+the M/G/1 queue with set-up times (Welch 1964).
 """
 
 from __future__ import annotations
@@ -75,13 +77,15 @@ class Process:
     :param latency: until it begins, without a core
     :param spread: gives a factor for a piece of work, of mean 1
     :param disorder: probability that the next piece is any of those that wait, not the oldest
+    :param chill: what a batch costs more, as a share, after having been idle for so long
     """
 
     def __init__(self, machine: Machine, lanes: int, rng: random.Random,
                  spread: Callable[[], float] | None = None, *, wake: float = 0.0,
                  batch: float = 1.0, latency: float = 0.0,
-                 stretch: float = 1.0, disorder: float = 0.0) -> None:
-        self.machine, self.rng, self.spread = machine, rng, spread
+                 stretch: float = 1.0, disorder: float = 0.0,
+                 chill: Callable[[float], float] | None = None) -> None:
+        self.machine, self.rng, self.spread, self.chill = machine, rng, spread, chill
         self.wake, self.latency = wake, latency
         self.stretch, self.disorder = stretch, disorder
         self.queue: deque[tuple[float, Then, Any]] = deque()
@@ -98,8 +102,8 @@ class Process:
         return 1 + int(math.log(1.0 - self.rng.random()) / self._tail)
 
     def reset(self) -> None:
-        """Count anew: processor time, time with a core, batches."""
-        self.cpu = self.held = 0.0
+        """Count anew: processor time (also without noise and chill), time with a core, batches."""
+        self.cpu = self.warm = self.held = 0.0
         self.wakes = 0
 
     def submit(self, cost: float, then: Then, what: Any) -> None:
@@ -120,14 +124,19 @@ class Process:
 
 
 class _Lane:
-    __slots__ = ("end", "env", "left", "machine", "process", "work")
+    __slots__ = ("asleep", "end", "env", "left", "machine", "process", "since", "work")
 
     def __init__(self, process: Process) -> None:
         self.process, self.machine, self.env = process, process.machine, process.machine.env
         self.end = self.left = 0.0
+        #: idle since then; asleep until it has begun with a batch
+        self.since, self.asleep = self.env.now, True
         self.work: list[tuple[float, Then, Any]] = []
 
     def rouse(self) -> None:
+        """There is work."""
+        # What counts is how long it was idle, not how long it waits for a core from now on.
+        self.since = self.env.now - self.since
         if self.process.latency:
             _after(self.env, self.process.latency, self._ready)
         else:
@@ -146,6 +155,7 @@ class _Lane:
         if not self.work:
             if not process.queue:
                 process.idle.append(self)
+                self.since, self.asleep = self.env.now, True
                 machine.release()
                 return
             if machine.ready and self.env.now >= self.end:
@@ -163,12 +173,18 @@ class _Lane:
         count = len(process.queue)
         if count > 1:
             count = min(count, process.most())
-        cost = process.wake
+        warm = process.wake
+        cost = warm if spread is None or not warm else warm * spread()
         for _ in range(count):
             piece = process.take()
+            warm += piece[0]
             cost += piece[0] if spread is None else piece[0] * spread()
             self.work.append(piece)
+        if self.asleep and process.chill is not None:
+            cost *= 1.0 + process.chill(self.since)
+        self.asleep = False
         process.wakes += 1
+        process.warm += warm
         process.cpu += cost
         self.left = cost * (1.0 + (process.stretch - 1.0) * (1.0 - 1.0 / count))
         process.held += self.left

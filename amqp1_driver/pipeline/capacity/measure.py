@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import statistics
@@ -33,12 +34,14 @@ from amqp1_driver.pipeline.capacity.setup import Setup
 if TYPE_CHECKING:
     from amqp1_driver.bench.profile.record import Recorder
 
-#: what costs are made of: one client, one server
+#: what costs are made of: one client, one server; at two rates, to see what a pause costs
 CALIBRATION = (
     Scenario("call", threads=1),
     Scenario("call", threads=8),
     Scenario("call", threads=64),
     Scenario("call", threads=8, size=16 << 10),
+    Scenario("call", threads=8, rate=250.0),
+    Scenario("call", threads=8, rate=100.0),
 )
 #: what is predicted: other threads, processes, payloads, and a rate
 CHECKS = (
@@ -135,11 +138,11 @@ class Watch:
 
     def begin(self, *_: Any) -> None:
         """The run begins."""
-        self._began = (time.monotonic(), _busy())
+        self._began = (time.monotonic(), _idle())
 
     def end(self, _: Any) -> None:
         """All messages are there."""
-        self._ended = (time.monotonic(), _busy())
+        self._ended = (time.monotonic(), _idle())
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -147,20 +150,27 @@ class Watch:
     def others(self, run: Mapping[str, Any]) -> float:
         """Cores that were used by none of the run's processes."""
         cpu = run["cpu_us"]
-        ours = (cpu["client"] or 0.0) * (run["sent"] + run["failed"])
+        ours: float = (cpu["client"] or 0.0) * (run["sent"] + run["failed"])
         ours += ((cpu["server"] or 0.0) + (cpu["bus"] or 0.0)) * run["received"]
-        span = self._ended[0] - self._began[0]
-        return max(0.0, self._ended[1] - self._began[1] - ours / 1e6) / span if span else 0.0
+        span, idle = (end - begin for begin, end in zip(self._began, self._ended, strict=True))
+        if not span or not math.isfinite(idle):
+            return 0.0
+        return max(0.0, (os.cpu_count() or 1) - (idle + ours / 1e6) / span)
 
 
-def _busy() -> float:
-    """Seconds that cores have not been idle, others' virtual machines included (Linux)."""
+def _idle() -> float:
+    """Seconds that cores have been idle (Linux).
+
+    Not those that they have been busy: Linux counts these by looking 250 times a second at who has
+    the core, and with work that a timer begins 500 times a second that sees what it likes (0.3
+    cores of others where there was nobody). The idle time is measured by the clock.
+    """
     try:
-        fields = Path("/proc/stat").read_text().split(maxsplit=11)[1:9]
+        fields = Path("/proc/stat").read_text().split(maxsplit=6)[4:6]
     except OSError:
-        return 0.0
-    user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields)
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        return math.inf
+    ticks: int = os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields)) / ticks
 
 
 @dataclass(frozen=True, slots=True)

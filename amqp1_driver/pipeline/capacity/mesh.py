@@ -97,7 +97,8 @@ class Mesh:
         costs = self.costs
         return Process(self._shared or self._machine(lanes), lanes, self.rng, self._spread,
                        wake=part.wake, batch=costs.batch, latency=costs.latency_us,
-                       stretch=costs.stretch, disorder=costs.disorder)
+                       stretch=costs.stretch, disorder=costs.disorder,
+                       chill=costs.chill if costs.cold else None)
 
     def _price(self) -> None:
         """Cost of a request and of a reply at each part."""

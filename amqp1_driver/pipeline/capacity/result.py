@@ -37,6 +37,7 @@ class Result:
     :param client_used: share of the time that its lanes held a core; mean of all such processes
         (routers: of all their threads)
     :param client_cpu: processor time for each call, microseconds, of all such processes together
+    :param client_chill: by how much that is more than with work without pause, as a factor
     :param client_wakes: batches of such a process, for each call
     :param server_stalls: calls that waited at a router for credit of a server, per call
     :param link_stalls: that waited in the client for credit of the router
@@ -58,6 +59,9 @@ class Result:
     client_cpu: float
     router_cpu: float
     server_cpu: float
+    client_chill: float
+    router_chill: float
+    server_chill: float
     client_wakes: float
     router_wakes: float
     server_wakes: float
@@ -151,6 +155,10 @@ class Tally:
         def each(parts: Sequence[Process], name: str) -> float:
             return float(sum(getattr(part, name) for part in parts)) / calls
 
+        def chill(parts: Sequence[Process]) -> float:
+            warm = sum(part.warm for part in parts)
+            return sum(part.cpu for part in parts) / warm if warm else 1.0
+
         kinds = {"client": clients, "router": routers, "server": servers}
         return Result(
             throughput=len(ordered) * folded * _US / span,
@@ -160,6 +168,7 @@ class Tally:
             timeouts=self._timeouts, timeout_share=self._timeouts / calls,
             **{f"{kind}_used": used(parts) for kind, parts in kinds.items()},
             **{f"{kind}_cpu": each(parts, "cpu") for kind, parts in kinds.items()},
+            **{f"{kind}_chill": chill(parts) for kind, parts in kinds.items()},
             **{f"{kind}_wakes": each(parts, "wakes") for kind, parts in kinds.items()},
             **{f"{kind}_stalls": count / calls for kind, count in stalls.items()},
             seconds=span / _US,

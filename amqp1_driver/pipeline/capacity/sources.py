@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import abc
+import math
 import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -132,9 +133,11 @@ class Agents(Caller):
         self.link = Window(1 << 62, half=False)
         self.replies = Window(1 << 62, half=False)
         self._gaps = gaps
-        costs = mesh.costs
-        own = [cost + costs.client.wake + costs.latency_us for cost in mesh.client_cost]
-        self._sending, self._receiving = own
+        costs, latency = mesh.costs, mesh.costs.latency_us
+        sending, self._receiving = (cost + costs.client.wake for cost in mesh.client_cost)
+        # Whoever calls once in seconds finds its caches cold.
+        pause = mesh.setup.interval_s * _US if mesh.setup.agents else math.inf
+        self._sending = sending * (1.0 + costs.chill(pause)) + latency
 
     def start(self) -> None:
         """The first call comes after the first gap."""
@@ -152,7 +155,9 @@ class Agents(Caller):
     def answered(self, call: Call) -> None:
         """The rest is the agent's own time."""
         self.replies.settle()
-        self.mesh.tally.ended(call, self.mesh.env.now + self._receiving)
+        now, costs = self.mesh.env.now, self.mesh.costs
+        own = self._receiving * (1.0 + costs.chill(max(0.0, now - call.start - self._sending)))
+        self.mesh.tally.ended(call, now + own + costs.latency_us)
 
     def free(self, call: Call) -> None:
         """Agents call at their own times, whatever became of the last one."""

@@ -124,6 +124,21 @@ def test_sizes_of_batches_are_geometric() -> None:
     assert drawn.count(2) / len(drawn) == pytest.approx(0.1875, abs=0.01)
 
 
+def test_a_batch_after_a_pause_costs_more() -> None:
+    env = simpy.Environment()
+    process = Process(Machine(env, 1, 3000.0), 1, random.Random(1), wake=5.0,
+                      chill=lambda idle: idle / 100.0)
+    ends: list[float] = []
+    for begin in (100.0, 101.0, 200.0):
+        Timeout(env, begin).callbacks.append(
+            lambda _: process.submit(10.0, lambda _: ends.append(env.now), None))
+    env.run()
+
+    # (5 + 10) * (1 + 100 / 100); then at once, which costs nothing more; then 55 idle
+    assert ends == [130.0, 145.0, 223.25]
+    assert (process.cpu, process.warm) == (68.25, 45.0)
+
+
 def test_disorder_leaves_the_mean_alone() -> None:
     assert sojourn(0.7, 0.0, disorder=1.0)[0] == pytest.approx(2.1667, rel=0.03)
 

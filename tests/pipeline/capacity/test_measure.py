@@ -76,16 +76,36 @@ def test_a_scenario_for_the_model() -> None:
 
 
 def test_others_are_what_the_run_has_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy, now = iter([50.0, 54.0]), iter([10.0, 12.0])
-    monkeypatch.setattr(measure, "_busy", lambda: next(busy))
+    idle, now = iter([50.0, 54.0]), iter([10.0, 12.0])
+    monkeypatch.setattr(measure, "_idle", lambda: next(idle))
+    monkeypatch.setattr(measure.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(measure.time, "monotonic", lambda: next(now))
     watch = measure.Watch()
     watch.begin()
     watch.end(None)
 
-    # 4 s were used in 2 s; 10,000 calls of 260 us are 2.6 s of them
+    # In 2 s 4 of 8 s were idle; 10,000 calls of 260 us are 2.6 s of the others
     used = run(5000, sent=10_000, received=10_000)
     assert watch.others(used) == pytest.approx(0.7)
+
+
+def test_the_idle_time_is_what_linux_tells_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(measure.Path, "read_text",
+                        lambda _: "cpu  7 8 9 1200 34 5 6 0 0 0\ncpu0 1 2 3 4 5 6 7\n")
+    # idle, and waiting for a disk
+    assert measure._idle() == 12.34
+
+
+def test_where_the_idle_time_is_not_known_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(measure.Path, "read_text", missing)
+    watch = measure.Watch()
+    watch.begin()
+    watch.end(None)
+    assert watch.others(run(5000)) == 0.0
 
 
 

@@ -62,6 +62,20 @@ def test_beginnings_and_latency_of_a_lone_caller() -> None:
     assert found.p50 == pytest.approx(500 + 2 * 10 + 2 * 20 + 2 * 30 + 4 * 5)
 
 
+def test_who_has_paused_pays_for_it() -> None:
+    costs = PLAIN.replace(cold=1.0, cooling_us=1.0)
+    closed = simulate(Setup(threads=1, size=0, calls=100, warmup=10), costs)
+    agents = simulate(Setup(agents=1, interval_s=1.0, size=0, calls=100, warmup=10), costs)
+
+    # Twice the price, but not for the reply in the server, nor (of a thread that goes on at once)
+    # for the next call: 100 + 200, 2 * 60, 240 + 120
+    assert closed.p50 == pytest.approx(780.0)
+    assert (closed.client_chill, closed.router_chill, closed.server_chill) == pytest.approx(
+        (1.5, 2.0, 1.5), rel=0.01)
+    # an agent has paused before its call, too
+    assert agents.p50 == pytest.approx(880.0)
+
+
 def test_many_callers_reach_the_bound_and_do_not_pass_it() -> None:
     found = simulate(Setup(threads=50, size=0, calls=2000, warmup=500), PLAIN)
 
