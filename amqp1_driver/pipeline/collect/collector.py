@@ -14,7 +14,8 @@
 
 Three threads meet: the I/O thread fills the inbox, the collector's own thread decodes, appends
 and has the I/O thread settle a batch at a time, and whoever commits the spool tells that there
-is room. No more credit is ever granted than there is room, so the caps of the spool hold.
+is room. No more credit is ever granted than there is room, so the caps of the spool hold, and
+for no more messages than memory may hold. No wait is for ever: see :mod:`.watch`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from typing import Any
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination
 from amqp1_driver.pipeline import bus
+from amqp1_driver.pipeline.collect import watch
+from amqp1_driver.pipeline.collect.budget import Budget
 from amqp1_driver.pipeline.collect.decode import Decoder
 from amqp1_driver.pipeline.collect.inbox import Inbox
-from amqp1_driver.pipeline.collect.rows import UNDECODABLE, fresh, row_of
+from amqp1_driver.pipeline.collect.rows import row_of
+from amqp1_driver.pipeline.collect.store import Store
 from amqp1_driver.pipeline.source.options import SourceOptions
-from amqp1_driver.pipeline.spool import Full, Row, Spool
+from amqp1_driver.pipeline.spool import Row, Spool
 from amqp1_driver.protocol.receiver import Delivery
 from amqp1_driver.protocol.subscription import Subscription
 
@@ -65,7 +69,8 @@ class Collector:
         self._spool = spool
         self._destinations = destinations(options)
         self._client = bus.make_client(options.url, options.exchange, options.driver)
-        self._inbox = Inbox(self._interrupted)
+        self._inbox = Inbox(self._interrupted, options.max_buffer_bytes, self._full)
+        self._budget = Budget(options.max_buffer_bytes)
         self._decode = Decoder().decode
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="amqp1-collect", daemon=True)
@@ -73,10 +78,13 @@ class Collector:
         self._telling = threading.Lock()
         self._changed = threading.Condition()
         self._stopping = False
-        self._waits_for_room = False
         self._quiet_since = time.monotonic()
         self._error: BaseException | None = None
-        self._counts = {"appended": 0, "duplicates": 0, "undecodable": 0}
+        self._braked = 0
+        self._what = ", ".join(dict.fromkeys(each.routing_key for each in self._destinations))
+        self._watch = watch.Watch((self._alive, spool.check), self._refused,
+                                  options.refused_timeout)
+        self._store = Store(spool, self._changed, self._over, self._watch.look, self._what)
 
     def start(self) -> None:
         """Begin to read. A bus that is away is waited for, see :meth:`facts`."""
@@ -108,7 +116,7 @@ class Collector:
     def idle(self) -> bool:
         """Nothing is on its way into the spool, and nothing came for a while (option
         ``drainIdleMs``); or the spool takes no more."""
-        if self._waits_for_room:
+        if self._store.waits:
             return True
         if self._inbox.under_way:
             return False
@@ -136,8 +144,9 @@ class Collector:
         context, subscription = self._client.context, self._subscription
         found: dict[str, Any] = {
             "attached": self._attached(), "host": context.host if context is not None else None,
-            "bus": str(context.peer) if context is not None else None, **self._counts,
-            "buffered": self._inbox.under_way,
+            "bus": str(context.peer) if context is not None else None, **self._store.counts,
+            "buffered": self._inbox.under_way, "buffered_bytes": self._inbox.bytes,
+            "braked": self._braked,
             "error": str(self._error) if self._error is not None else None,
         }
         if subscription is not None:
@@ -151,6 +160,23 @@ class Collector:
         receivers = subscription.receivers if subscription is not None else []
         return bool(receivers) and all(receiver.attached for receiver in receivers)
 
+    def _refused(self) -> list[watch.Refusal]:
+        subscription = self._subscription
+        receivers = subscription.receivers if subscription is not None else []
+        return [watch.Refusal(receiver.host, receiver.address, problem) for receiver in receivers
+                if (problem := receiver.problem) is not None and not receiver.attached]
+
+    def _over(self) -> bool:
+        return self._stopping or self._error is not None
+
+    def _alive(self) -> None:
+        if self._client.dead:
+            raise exceptions.LoopDied(exceptions.LoopDied.summary)
+
+    def _room(self) -> int:
+        """Messages that may be on their way or in memory, all taken together."""
+        return 0 if self._inbox.full else min(self._spool.room(), self._budget.messages)
+
     # -- told by others ----------------------------------------------------------------
 
     def _room_changed(self) -> None:
@@ -158,6 +184,11 @@ class Collector:
         self._tell(())
         with self._changed:
             self._changed.notify_all()
+
+    def _full(self) -> None:
+        """I/O thread: more bytes have come than memory may hold."""
+        if self._subscription is not None and self._subscription.brake():
+            self._braked += 1
 
     def _interrupted(self) -> None:
         """I/O thread: the subscription was refused, or the thread is dying."""
@@ -189,15 +220,16 @@ class Collector:
     def _subscribe(self) -> None:
         self._subscription = self._client.subscribe(
             self._destinations, self._options.pool, self._options.credit, False, self._inbox,
-            SUBSCRIBE_TIMEOUT, self._spool.room())
+            SUBSCRIBE_TIMEOUT, self._room())
         self._quiet_since = time.monotonic()
         # there may have been a commit while nobody could be told
         self._tell(())
 
     def _collect(self) -> None:
         assert self._subscription is not None
-        while not self._stopping and self._error is None:
+        while not self._over():
             self._take(self._options.linger)
+            self._watch.look()
         if self._error is None:
             self._client.stop_subscription(self._subscription)
             while self._inbox.under_way and self._error is None:
@@ -207,20 +239,25 @@ class Collector:
     def _take(self, linger: float) -> None:
         most = self._options.segment_rows
         window = self._options.credit * len(self._destinations)
-        enough = max(1, min(most, window // 2, self._spool.room() // 2))
-        deliveries, times = self._inbox.take(enough, most, linger)
+        enough = max(1, min(most, window // 2, self._room() // 2))
+        deliveries, times = self._inbox.take(enough, most, linger, watch.EVERY)
         if not deliveries:
             return
-        self._store(deliveries, [row_of(delivery, at, self._decode) for delivery, at
-                                 in zip(deliveries, times, strict=True)])
+        self._budget.seen(len(deliveries), self._inbox.hand_bytes)
+        self._keep(deliveries, [row_of(delivery, at, self._decode) for delivery, at
+                                in zip(deliveries, times, strict=True)])
         self._quiet_since = time.monotonic()
-        self._inbox.in_hand = 0
+        full = self._inbox.full
+        self._inbox.done()
+        if full:
+            # nothing was granted for what was acknowledged
+            self._tell(())
 
-    def _store(self, deliveries: Sequence[Delivery], rows: Sequence[Row]) -> None:
+    def _keep(self, deliveries: Sequence[Delivery], rows: Sequence[Row]) -> None:
         """Append, then acknowledge; in pieces, if bytes are short."""
         start = 0
         while start < len(rows):
-            end = self._append(rows, start)
+            end = self._store.append(rows, start)
             if not end:
                 return  # stopped: these come again
             self._tell(deliveries[start:end])
@@ -228,54 +265,9 @@ class Collector:
             with self._changed:
                 self._changed.notify_all()
 
-    def _append(self, rows: Sequence[Row], start: int) -> int:
-        """Append rows from ``start`` on, as many as there is room for now or later.
-
-        :returns: the end of those that the spool has; 0 if it was stopped before there was room
-        """
-        end = len(rows)
-        while True:
-            part = rows[start:end]
-            new = fresh(part, self._spool)
-            try:
-                self._spool.append(new)
-            except Full:
-                fitting = self._spool.fits(part)
-                if fitting:
-                    end = start + fitting
-                elif not self._wait_for_room(part):
-                    return 0
-                continue
-            self._count(part, new)
-            return end
-
-    def _wait_for_room(self, rows: Sequence[Row]) -> bool:
-        """Wait until the first row fits; False: stopped."""
-        self._waits_for_room = True
-        try:
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping or self._error is not None
-                                       or self._spool.fits(rows) > 0)
-            return not self._stopping and self._error is None
-        finally:
-            self._waits_for_room = False
-
-    def _count(self, rows: Sequence[Row], new: Sequence[Row]) -> None:
-        self._counts["appended"] += len(new)
-        if len(new) < len(rows):
-            LOG.warning("%d message(s) from %s were delivered again and are in the spool already",
-                        len(rows) - len(new), self._what)
-            self._counts["duplicates"] += len(rows) - len(new)
-        self._counts["undecodable"] += sum(
-            1 for row in new if row.properties and UNDECODABLE in row.properties)
-
     def _tell(self, deliveries: Sequence[Delivery]) -> None:
         """Have the I/O thread acknowledge, and grant what there is room for."""
         subscription = self._subscription
         if subscription is not None:
             with self._telling:
-                self._client.settle_all(subscription, deliveries, self._spool.room())
-
-    @property
-    def _what(self) -> str:
-        return ", ".join(dict.fromkeys(each.routing_key for each in self._destinations))
+                self._client.settle_all(subscription, deliveries, self._room())

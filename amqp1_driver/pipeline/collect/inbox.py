@@ -12,7 +12,8 @@
 
 """Deliveries on their way from the I/O thread to the one that makes them durable.
 
-Bounded by the credit of the links, as a listener's queue is.
+Bounded by the credit of the links, as a listener's queue is. When it holds too many bytes, what is
+left of that is taken back.
 """
 
 from __future__ import annotations
@@ -29,9 +30,16 @@ _NEVER = 1 << 62
 
 
 class Inbox:
-    """A sink of the client's; one thread takes. It is woken once per batch, not per message."""
+    """A sink of the client's; one thread takes. It is woken once per batch, not per message.
 
-    def __init__(self, on_interrupt: Callable[[], object]) -> None:
+    :param on_interrupt: called when the subscription has become impossible
+    :param limit: bytes
+    :param on_full: called on the I/O thread when it holds more, and after each delivery that comes
+        all the same
+    """
+
+    def __init__(self, on_interrupt: Callable[[], object], limit: int = _NEVER,
+                 on_full: Callable[[], object] = bool) -> None:
         self._entries: deque[Delivery] = deque()
         self._times: deque[float] = deque()
         self._wake_at = _NEVER
@@ -39,8 +47,11 @@ class Inbox:
         self._later: Callable[[Callable[[], object]], object] = lambda fn: fn()
         self._on_interrupt = on_interrupt
         self._stopped = False
-        #: how many were taken that the taker is not done with
-        self.in_hand = 0
+        #: how many were taken that the taker is not done with, and their bytes
+        self.in_hand = self.hand_bytes = 0
+        #: bytes that have come, and that the taker is done with: each has one writer
+        self._came = self._gone = 0
+        self._limit, self._on_full = limit, on_full
 
     # -- I/O thread ------------------------------------------------------------------
 
@@ -51,7 +62,11 @@ class Inbox:
     def deliver(self, delivery: Delivery) -> None:
         """Never blocks."""
         self._times.append(time.time())
+        self._came += len(delivery.data)
         self._entries.append(delivery)
+        if self._came - self._gone > self._limit:
+            self._later(self._on_full)
+            self._later(self._event.set)
         if len(self._entries) >= self._wake_at:
             self._wake_at = _NEVER
             self._later(self._event.set)
@@ -61,6 +76,17 @@ class Inbox:
         self._on_interrupt()
 
     # -- any thread --------------------------------------------------------------------
+
+    @property
+    def bytes(self) -> int:
+        """Of the deliveries that have come and are not done with."""
+        gone = self._gone  # first: the taker may be done with some between the two
+        return self._came - gone
+
+    @property
+    def full(self) -> bool:
+        """Nothing more is to be asked for."""
+        return self.bytes > self._limit
 
     @property
     def under_way(self) -> int:
@@ -75,28 +101,37 @@ class Inbox:
 
     # -- the taker ---------------------------------------------------------------------
 
-    def take(self, enough: int, most: int, linger: float) -> tuple[list[Delivery], list[float]]:
+    def take(self, enough: int, most: int, linger: float,
+             patience: float) -> tuple[list[Delivery], list[float]]:
         """The oldest deliveries, and when they came (seconds since 1970).
 
-        Waits for the first for ever, and for ``enough`` of them, seconds, for ``linger``. None
-        after :meth:`stop`, when all have been taken.
+        Waits for the first for ``patience``, and for ``enough`` of them, seconds, for ``linger``,
+        or until it is full. None if none has come, or after :meth:`stop` all have been taken.
 
         :param most: how many at a time
         """
-        self._wait(1, None)
-        self._wait(enough, linger)
+        self._wait(1, patience)
+        if self._entries:
+            self._wait(enough, linger)
         count = min(len(self._entries), most)
         self.in_hand = count  # first: nobody may find neither here nor there what is under way
         pop, pop_time = self._entries.popleft, self._times.popleft
-        return [pop() for _ in range(count)], [pop_time() for _ in range(count)]
+        taken = [pop() for _ in range(count)]
+        self.hand_bytes = sum([len(delivery.data) for delivery in taken])
+        return taken, [pop_time() for _ in range(count)]
 
-    def _wait(self, count: int, timeout: float | None) -> None:
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._stopped and len(self._entries) < count:
+    def done(self) -> None:
+        """The taker is done with what it took."""
+        self._gone += self.hand_bytes
+        self.in_hand = self.hand_bytes = 0
+
+    def _wait(self, count: int, timeout: float) -> None:
+        until = time.monotonic() + timeout
+        while not self._stopped and len(self._entries) < count and not self.full:
             # what comes between this and the look finds it, and sets the event
             self._wake_at = count
-            left = None if until is None else until - time.monotonic()
-            if len(self._entries) < count and not self._event.wait(left):
+            if (len(self._entries) < count
+                    and not self._event.wait(max(0.0, until - time.monotonic()))):
                 break
             self._event.clear()
         self._wake_at = _NEVER

@@ -56,6 +56,10 @@ class SourceOptions:
     links: int = 1
     #: messages that the bus may send ahead to each link
     credit: int = 2000
+    #: of messages that have come and are not on disc, bytes
+    max_buffer_bytes: int = 64 * 1024 ** 2
+    #: an address that the bus refuses for so long without a pause is an error; 0: it never is
+    refused_timeout: float = 300.0
     max_spool_rows: int = 1_000_000
     max_spool_bytes: int = 4 * 1024 ** 3
     #: rows in one file; less by itself when the spool is to hold few
@@ -191,6 +195,8 @@ _KNOWN: dict[str, tuple[str, str, Callable[[str, str], Any]]] = {
         ("partitions", "partitions", _number(0)),
         ("links", "links", _number(1)),
         ("credit", "credit", _number(1)),
+        ("max_buffer_bytes", "maxBufferBytes", _number(1)),
+        ("refused_timeout", "refusedTimeoutMs", _milliseconds),
         ("max_spool_rows", "maxSpoolRows", _number(2)),
         ("max_spool_bytes", "maxSpoolBytes", _number(1)),
         ("segment_rows", "segmentRows", _number(1)),

@@ -233,6 +233,15 @@ class Spool:
             self._row_bytes += (segment.size / len(rows) - self._row_bytes) / 4
             self._known.add(rows, segment.lo)
 
+    def check(self) -> None:
+        """Whether rows could still be appended, if there were room.
+
+        :raises Fenced: another process has opened the spool
+        :raises SpoolError: it is closed, or was not to be locked in time
+        """
+        with self._fence.held():
+            pass
+
     def commit(self, seq: int) -> None:
         """Rows up to ``seq`` are done with: purge them, but keep the newest segment.
 

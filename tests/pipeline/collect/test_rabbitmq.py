@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ import oslo_messaging as om
 import pytest
 from oslo_config import cfg
 
+from amqp1_driver.exceptions import LinkFailed
+from amqp1_driver.pipeline.collect import watch
 from amqp1_driver.testing.proxy import FaultProxy
 from tests.buses.rabbit import Management, Node
 
@@ -157,3 +160,56 @@ def test_what_a_successor_finds_when_a_reader_was_fenced_out(
     facts: dict[str, Any] = first.facts()
     assert facts["error"] is not None and "was opened by another process" in facts["error"]
     assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(2001))
+
+
+def test_an_address_that_is_not_there_is_an_error_in_the_end(
+        rabbit43: Node, queue: str, collecting: Collecting,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the others are read."""
+    monkeypatch.setattr(watch, "EVERY", 0.1)
+    publish(rabbit43.url(), queue, range(10))
+    collector, spool = collecting(rabbit43.url(), address=f"{queue},/queues/no-such",
+                                  refusedTimeoutMs=2000, driver__link_retry_delay="0.5")
+    assert collector.wait_for(10, WAIT)
+    assert collector.error is None
+    collector._thread.join(WAIT)
+    assert isinstance(collector.error, LinkFailed)
+    text = str(collector.error)
+    assert "the bus has refused the address for 2 s (option refusedTimeoutMs)" in text
+    assert (f"host=127.0.0.1:{rabbit43.port}, address=/queues/no-such, "
+            "condition=amqp:not-found") in text
+    assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(10))
+
+
+def test_an_address_that_comes_in_time_is_read(
+        rabbit43: Node, collecting: Collecting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EVERY", 0.1)
+    collector, spool = collecting(rabbit43.url(), address="/queues/comes-late",
+                                  refusedTimeoutMs=30_000, driver__link_retry_delay="0.2")
+    refused, real = threading.Event(), collector._refused
+
+    def look() -> list[watch.Refusal]:
+        found = real()
+        if found:
+            refused.set()
+        return found
+
+    monkeypatch.setattr(collector._watch, "_refused", look)
+    assert refused.wait(WAIT)
+    with Management(rabbit43) as management:
+        management.declare("comes-late", x_queue_type="classic")
+    publish(rabbit43.url(), "/queues/comes-late", [1])
+    assert collector.wait_for(1, WAIT)
+    assert collector.error is None and ids(spool) == ["m1"]
+
+
+def test_large_messages_and_much_credit(
+        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    """A hundred mebibytes with credit for all of them; sixteen may be in memory."""
+    publish(rabbit43.url(), queue, range(100), size=1024 * 1024)
+    collector, spool = collecting(rabbit43.url(), address=queue, credit=2000,
+                                  maxBufferBytes=16 * 1024 * 1024)
+    assert collector.wait_for(100, 60)
+    assert collector._subscription is not None and collector._subscription.room == 15
+    assert collector.facts()["braked"] == 0
+    assert len(set(ids(spool))) == 100
