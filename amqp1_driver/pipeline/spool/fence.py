@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import queue
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +34,6 @@ LOCK = "lock"
 EPOCH = "epoch"
 #: seconds; the lock is held for a rename and two fsyncs only
 TIMEOUT = 30.0
-_PAUSE = 0.01
 
 
 class Fence:
@@ -103,14 +102,62 @@ class Fence:
                 fcntl.flock(self._handle, fcntl.LOCK_UN)
 
     def _lock(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise SpoolError(
-                        f"the spool {self._folder} was locked by another process for "
-                        f"{self._timeout:g} s") from None
-            time.sleep(_PAUSE)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle = _Waiter(self._folder / LOCK).wait(self._timeout)
+            if handle is None:
+                raise SpoolError(
+                    f"the spool {self._folder} was locked by another process for "
+                    f"{self._timeout:g} s") from None
+            os.close(self._handle)
+            self._handle = handle
+
+
+class _Waiter:
+    """Waits for a lock on a thread of its own, because the kernel's wait has no deadline and only
+    the main thread can be interrupted in it.
+
+    A wait that is given up goes on there, on a handle of its own; the lock that it gets in the end
+    is let go at once. A process that ends does not wait for it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        #: the handle with the lock, or the error; whoever takes it decides
+        self._got: queue.SimpleQueue[int | OSError] = queue.SimpleQueue()
+        self._deciding = threading.Lock()
+        self._given_up = False
+
+    def wait(self, timeout: float) -> int | None:
+        """The handle with the lock; None if it was not to be had in so many seconds.
+
+        :raises OSError: it cannot be locked
+        """
+        threading.Thread(target=self._run, name="amqp1-lock", daemon=True).start()
+        try:
+            found = self._got.get(timeout=timeout)
+        except queue.Empty:
+            with self._deciding:
+                self._given_up = self._got.empty()
+            if self._given_up:
+                return None
+            found = self._got.get()
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        handle = -1
+        found: int | OSError
+        try:
+            handle = found = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            found = error
+        with self._deciding:
+            wanted = not self._given_up
+            if wanted:
+                self._got.put(found)
+        if handle >= 0 and (not wanted or isinstance(found, OSError)):
+            os.close(handle)

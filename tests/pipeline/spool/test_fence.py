@@ -18,6 +18,9 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -104,6 +107,83 @@ def test_the_new_one_waits_for_a_change_under_way(tmp_path: Path) -> None:
     finally:
         os.close(handle)
         fence.close()
+
+
+@contextmanager
+def waiting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Somebody else has the lock; the event is set when it is about to be waited for."""
+    about, real = threading.Event(), fcntl.flock
+
+    def flock(handle: int, kind: int) -> None:
+        if kind == fcntl.LOCK_EX:
+            about.set()
+        real(handle, kind)
+
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    real(handle, fcntl.LOCK_EX)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    yield about
+    os.close(handle)
+
+
+def test_the_one_who_waits_has_the_lock_as_soon_as_it_is_free(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fence = Fence(tmp_path, timeout=30)
+    taken, go_on = threading.Event(), threading.Event()
+
+    def take() -> None:
+        with fence.take():
+            taken.set()
+            assert go_on.wait(30)
+
+    taker = threading.Thread(target=take, daemon=True)
+    with waiting(tmp_path, monkeypatch) as about:
+        taker.start()
+        assert about.wait(30)
+        assert not taken.is_set()
+    assert taken.wait(30)
+    # it is a lock: others do not get it before that one is done
+    other = Fence(tmp_path, timeout=0.02)
+    with pytest.raises(SpoolError, match="was locked by another process"), other.take():
+        pass
+    go_on.set()
+    taker.join(30)
+    with other.take():
+        assert other.epoch == 2
+    with pytest.raises(Fenced), fence.held():
+        pass
+    fence.close()
+    other.close()
+
+
+def test_a_wait_that_was_given_up_keeps_the_lock_from_nobody(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    impatient, patient = Fence(tmp_path, timeout=0.02), Fence(tmp_path, timeout=30)
+    with waiting(tmp_path, monkeypatch) as about:
+        with pytest.raises(SpoolError, match="was locked by another process"), impatient.take():
+            pass
+        assert about.is_set()
+    with patient.take():
+        assert patient.epoch == 1
+    for thread in threading.enumerate():
+        if thread.name == "amqp1-lock":
+            thread.join(30)
+    impatient.close()
+    patient.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_look_whether_it_is_still_ones_own(tmp_path: Path) -> None:
+    old = Spool.open(tmp_path)
+    old.check()
+    new = Spool.open(tmp_path)
+    new.check()
+    with pytest.raises(Fenced, match=r"epoch 2, ours is 1"):
+        old.check()
+    new.close()
+    with pytest.raises(SpoolError, match="is closed"):
+        new.check()
 
 
 def test_an_epoch_that_is_no_number(tmp_path: Path) -> None:
