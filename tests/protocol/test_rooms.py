@@ -103,6 +103,17 @@ def test_nothing_is_granted_until_there_is_room_again(world):
     assert world.link("a").credit == 1
 
 
+def test_credit_is_taken_back_until_something_was_settled(world):
+    listener = read(world, "a", "b", room=10)
+    world.arrive("a")
+    assert listener.subscription.brake() == 8
+    world.run()
+    assert (world.link("a").credit, world.link("b").credit) == (0, 1)
+    assert listener.subscription.brake() == 0
+    settle(world, listener, 1, 10)
+    assert (world.link("a").credit, world.link("b").credit) == (5, 5)
+
+
 def test_what_an_earlier_connection_delivered_wants_its_room_too(world):
     listener = read(world, "a", room=10)
     for _ in range(4):

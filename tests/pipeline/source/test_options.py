@@ -32,6 +32,7 @@ def test_defaults() -> None:
         pool=None,
         priorities=("audit", "debug", "info", "warn", "error", "critical", "sample"),
         spool_dir="/spool", max_rows_per_trigger=50_000, partitions=0, links=1, credit=2000,
+        max_buffer_bytes=67_108_864, refused_timeout=300.0,
         max_spool_rows=1_000_000, max_spool_bytes=4_294_967_296, segment_rows=10_000, linger=0.2,
         drain_idle=1.0, drain_max=600.0, fail_on_data_loss=True, driver=())
     assert options.limits() == SpoolLimits(1_000_000, 4_294_967_296, 10_000)
@@ -43,6 +44,7 @@ def test_all_of_them_in_any_case() -> None:
         "URL": "amqp://h", "TOPIC": " t , u", "Exchange": "nova", "pool": "p",
         "priorities": "info,error", "spooldir": "file:///s", "maxrowspertrigger": "10",
         "PARTITIONS": "3", "Links": "2", "credit": "7", "maxSpoolRows": "100",
+        "maxBufferBytes": "5000", "RefusedTimeoutMs": "2500",
         "maxSpoolBytes": "1000000", "segmentRows": "5", "lingerMs": "50", "drainIdleMs": "0",
         "drainMaxMs": "1500", "failOnDataLoss": "False", "driver.SSL_ca_file": "/ca.pem",
         "driver.idle_timeout": "5"})
@@ -50,7 +52,8 @@ def test_all_of_them_in_any_case() -> None:
     assert options == SourceOptions(
         url="amqp://h", topics=("t", "u"), exchange="nova", pool="p",
         priorities=("info", "error"), spool_dir="/s", max_rows_per_trigger=10, partitions=3,
-        links=2, credit=7, max_spool_rows=100, max_spool_bytes=1_000_000, segment_rows=5,
+        links=2, credit=7, max_buffer_bytes=5000, refused_timeout=2.5,
+        max_spool_rows=100, max_spool_bytes=1_000_000, segment_rows=5,
         linger=0.05, drain_idle=0.0, drain_max=1.5, fail_on_data_loss=False,
         driver=(("idle_timeout", "5"), ("ssl_ca_file", "/ca.pem")))
     assert options.tasks() == 3
