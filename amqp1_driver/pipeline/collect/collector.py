@@ -24,6 +24,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from amqp1_driver import exceptions
@@ -82,7 +83,8 @@ class Collector:
         self._error: BaseException | None = None
         self._braked = 0
         self._what = ", ".join(dict.fromkeys(each.routing_key for each in self._destinations))
-        self._watch = watch.Watch((self._alive, spool.check), self._refused,
+        self._watch = watch.Watch((partial(watch.check_alive, self._client), spool.check),
+                                  lambda: watch.refusals(self._subscription),
                                   options.refused_timeout)
         self._store = Store(spool, self._changed, self._over, self._watch.look, self._what)
 
@@ -160,18 +162,8 @@ class Collector:
         receivers = subscription.receivers if subscription is not None else []
         return bool(receivers) and all(receiver.attached for receiver in receivers)
 
-    def _refused(self) -> list[watch.Refusal]:
-        subscription = self._subscription
-        receivers = subscription.receivers if subscription is not None else []
-        return [watch.Refusal(receiver.host, receiver.address, problem) for receiver in receivers
-                if (problem := receiver.problem) is not None and not receiver.attached]
-
     def _over(self) -> bool:
         return self._stopping or self._error is not None
-
-    def _alive(self) -> None:
-        if self._client.dead:
-            raise exceptions.LoopDied(exceptions.LoopDied.summary)
 
     def _room(self) -> int:
         """Messages that may be on their way or in memory, all taken together."""

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from amqp1_driver import exceptions
+from amqp1_driver.client import Client
+from amqp1_driver.protocol.subscription import Subscription
 
 #: seconds; nothing of it is in a hurry, and no wait of the collector is longer
 EVERY = 5.0
@@ -30,6 +32,19 @@ class Refusal(NamedTuple):
     host: str
     address: str | None
     problem: exceptions.AmqpError
+
+
+def refusals(subscription: Subscription | None) -> list[Refusal]:
+    """The links of a subscription that are refused now. Any thread."""
+    receivers = subscription.receivers if subscription is not None else []
+    return [Refusal(receiver.host, receiver.address, problem) for receiver in receivers
+            if (problem := receiver.problem) is not None and not receiver.attached]
+
+
+def check_alive(client: Client) -> None:
+    """:raises LoopDied: the client's I/O thread has died"""
+    if client.dead:
+        raise exceptions.LoopDied(exceptions.LoopDied.summary)
 
 
 class Watch:

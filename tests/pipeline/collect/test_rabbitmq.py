@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import oslo_messaging as om
@@ -186,10 +186,10 @@ def test_an_address_that_comes_in_time_is_read(
     monkeypatch.setattr(watch, "EVERY", 0.1)
     collector, spool = collecting(rabbit43.url(), address="/queues/comes-late",
                                   refusedTimeoutMs=30_000, driver__link_retry_delay="0.2")
-    refused, real = threading.Event(), collector._refused
+    refused, real = threading.Event(), collector._watch._refused
 
-    def look() -> list[watch.Refusal]:
-        found = real()
+    def look() -> Iterable[watch.Refusal]:
+        found = list(real())
         if found:
             refused.set()
         return found
