@@ -18,14 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from amqp1_driver.addressing.base import Destination
-from amqp1_driver.pipeline import bus
-
-#: options of the driver's group in oslo.config: ``driver.ssl_ca_file``
-DRIVER = "driver."
-_KNOWN = {name.lower(): name for name in
-          ("url", "address", "topic", "exchange", "priority", "maxInFlight", "timeout", "idPrefix")}
-#: what Spark hands to every writer of a stream
-_SPARKS = {"checkpointlocation", "path", "queryname"}
+from amqp1_driver.pipeline import bus, options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,34 +43,15 @@ class WriterOptions:
     driver: tuple[tuple[str, str], ...] = dataclasses.field(default=(), repr=False)
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> WriterOptions:
+    def parse(cls, given: Mapping[str, str]) -> WriterOptions:
         """Read what the user gave to ``.option()``.
 
         :raises ValueError: naming the option and the value at fault; never the URL
         """
-        given: dict[str, str] = {}
-        driver: list[tuple[str, str]] = []
-        for name, text in options.items():
-            key = name.lower()
-            if key.startswith(DRIVER):
-                driver.append((key[len(DRIVER):], text))
-            elif key in _SPARKS:
-                continue
-            elif key not in _KNOWN:
-                raise ValueError(f"option {name!r} is not known; writing has "
-                                 + ", ".join(sorted(_KNOWN.values())))
-            elif text.strip():
-                given[_KNOWN[key]] = text.strip()
-        if "url" not in given:
-            raise ValueError("option 'url' is missing")
-        if "address" in given and "topic" in given:
+        values, driver = _KNOWN.parse(given, "url")
+        if "address" in values and "topic" in values:
             raise ValueError("only one of the options 'address' and 'topic' may be given")
-        return cls(
-            url=given["url"], address=given.get("address"), topic=given.get("topic"),
-            exchange=given.get("exchange", "openstack"), priority=given.get("priority", "info"),
-            max_in_flight=int(_number("maxInFlight", given, 1000, 1)),
-            timeout=_number("timeout", given, 60.0, 0.001), id_prefix=given.get("idPrefix"),
-            driver=tuple(sorted(driver)))
+        return cls(**values, driver=driver)
 
     def destination(self) -> Destination | None:
         """Of rows that have no address of their own; None: they must have one."""
@@ -86,14 +60,15 @@ class WriterOptions:
         return bus.node(self.address) if self.address else None
 
 
-def _number(name: str, given: Mapping[str, str], default: float, least: float) -> float:
-    text = given.get(name)
-    if text is None:
-        return default
-    try:
-        value = int(text) if isinstance(default, int) else float(text)
-    except ValueError:
-        raise ValueError(f"option {name!r} = {text!r} is no number") from None
-    if not least <= value < float("inf"):
-        raise ValueError(f"option {name!r} = {text!r} is less than {least:g}")
-    return value
+_KNOWN = options.Known(
+    ("url", "url", options.text),
+    ("address", "address", options.text),
+    ("topic", "topic", options.text),
+    ("exchange", "exchange", options.text),
+    ("priority", "priority", options.text),
+    ("max_in_flight", "maxInFlight", options.number(1)),
+    ("timeout", "timeout", options.seconds(0.001)),
+    ("id_prefix", "idPrefix", options.text),
+    # what Spark hands to every writer of a stream
+    ignored=("checkpointlocation", "path", "queryname"),
+)

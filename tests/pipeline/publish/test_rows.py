@@ -75,11 +75,15 @@ def test_a_data_frame_whose_rows_are_messages():
 
 @pytest.mark.parametrize("given, text", [
     ({}, "'url' is missing"),
-    ({"url": "amqp://h", "addres": "q"}, "'addres' is not known"),
+    ({"url": " "}, "'url' is empty"),
+    ({"url": "amqp://h", "addres": "q"}, "'addres' is not known; did you mean 'address'"),
+    ({"url": "amqp://h", "driver.": "q"}, "'driver.' names no option of the driver"),
     ({"url": "amqp://h", "address": "q", "topic": "t"}, "only one"),
     ({"url": "amqp://h", "maxInFlight": "0"}, "'maxInFlight' = '0' is less than 1"),
+    ({"url": "amqp://h", "maxInFlight": "1.5"}, "'maxInFlight' = '1.5' is no whole number"),
+    ({"url": "amqp://h", "timeout": "0"}, "'timeout' = '0' is less than 0.001"),
     ({"url": "amqp://h", "timeout": "soon"}, "'timeout' = 'soon' is no number"),
-    ({"url": "amqp://h", "timeout": "inf"}, "'timeout'"),
+    ({"url": "amqp://h", "timeout": "inf"}, "'timeout' = 'inf' is no number"),
 ])
 def test_wrong_options_are_named(given, text):
     with pytest.raises(ValueError, match=text):
