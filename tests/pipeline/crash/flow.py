@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from typing import NamedTuple
 
 from amqp1_driver.pipeline import bus
@@ -25,6 +26,8 @@ from tests.pipeline.crash.control import WAIT
 TOPIC = "crash"
 #: messages that the bus has not confirmed, at most
 UNDER_WAY = 500
+#: messages between two looks at the clock
+CHUNK = 20
 #: seconds that the rest may take
 DRAIN = 900
 
@@ -45,16 +48,23 @@ class Live(NamedTuple):
 
 
 class Flow(threading.Thread):
-    """The publisher: as fast as the bus takes them, but not too far ahead of the spool.
+    """The publisher: the slower, the less is left of what may be sent before the next kill, so that
+    it always has something to send; right before a kill as fast as the bus takes them.
 
     :param rows: messages in all
-    :param ahead: how far, messages; more than may be unconfirmed, or both might wait for ever
+    :param ahead: how far before the spool it may be, messages; more than may be unconfirmed, or
+        both might wait for ever
+    :param spread: what may be sent is spread over so many seconds
     """
 
-    def __init__(self, url: str, rows: int, ahead: int) -> None:
+    def __init__(self, url: str, rows: int, ahead: int, spread: float) -> None:
         super().__init__(name="publisher", daemon=True)
         assert ahead > UNDER_WAY
-        self._url, self._rows, self._ahead = url, rows, ahead
+        self._url, self._rows, self._ahead, self._spread = url, rows, ahead, spread
+        #: time before which no more is sent, unless it is in a hurry
+        self._due = 0.0
+        #: nothing is killed any more
+        self._last = False
         self._high = self._gate = self._burst = 0
         self._may = threading.Condition()
         self._publisher: Publisher | None = None
@@ -106,6 +116,8 @@ class Flow(threading.Thread):
 
     def _next(self, publisher: Publisher) -> None:
         """The last one has been sent; wait until another may be."""
+        if not self._sent % CHUNK:
+            self._pace()
         with self._may:
             self._may.notify_all()
             if self._free():
@@ -116,6 +128,20 @@ class Flow(threading.Thread):
             self._waits = True
             self._may.wait_for(self._free)
             self._waits = False
+
+    def _pace(self) -> None:
+        now = time.monotonic()
+        if self._hurries():
+            self._due = now
+            return
+        pause = self._spread * CHUNK / max(CHUNK, self._gate - self._sent)
+        # what it was late, because it had to wait otherwise, is not caught up
+        self._due = max(self._due + min(pause, 1.0), now)
+        with self._may:
+            self._may.wait_for(self._hurries, self._due - now)
+
+    def _hurries(self) -> bool:
+        return self._sent < self._burst or self._last
 
     def run(self) -> None:
         where = bus.notifications(TOPIC, "info", "openstack")
@@ -136,6 +162,8 @@ class Flow(threading.Thread):
 
     def finish(self) -> None:
         """Send the rest."""
+        with self._may:
+            self._last = True
         self.allow(self._rows)
         self.open(self._rows)
         self.join(DRAIN)

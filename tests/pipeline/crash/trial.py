@@ -68,8 +68,8 @@ CONTINUOUS = ("--continuous", "--every", "0.5", "--gold-every", "3600")
 class Size:
     """How large it is: ``ahead`` is how far the publisher may be before the spool.
 
-    That is more than it may have unconfirmed, so what it waits for is always sent already; and
-    less than the spool is behind Spark, so that it sends while they work.
+    That is more than it may have unconfirmed, so what it waits for is always sent already.
+    ``spread``: see :class:`.Flow`.
     """
 
     kills: int = 4
@@ -78,6 +78,7 @@ class Size:
     max_rows: int = 5_000
     max_bytes: int = 4_000_000
     batch: int = 2_000
+    spread: float = 6.0
 
     @property
     def share(self) -> float:
@@ -86,7 +87,7 @@ class Size:
 
 
 SHORT = Size()
-LONG = Size(20, 500_000, 12_000, 60_000, 48_000_000, 20_000)
+LONG = Size(20, 500_000, 12_000, 60_000, 48_000_000, 20_000, 20.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Trial:
     def __init__(self, folder: Path, size: Size, url: str, node: RabbitMQ | None) -> None:
         self.folder, self.size, self.url, self.node = folder, size, url, node
         self.lake = folder / "lake"
-        self.flow = Flow(url, size.rows, size.ahead)
+        self.flow = Flow(url, size.rows, size.ahead, size.spread)
         self.control = Control(self.lake / "_spool", self.flow.allow)
         self.jobs: list[subprocess.Popen[bytes]] = []
         self.done: list[Done] = []
