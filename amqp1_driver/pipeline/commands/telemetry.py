@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 #: of the driver's messages with records
 PRIORITY = "info"
 _DESCRIPTION = """
-Reads the driver's telemetry from files (JSON lines, Parquet; folders are searched) or from the bus,
-and tells latencies, stalls, hot addresses, errors, timeouts, throughput and lost connections, and
-which settings of credit and timeouts to try. Needs the extra spark.
+Reads the driver's telemetry from files (JSON lines, Parquet, Arrow; folders are searched) or from
+the bus, and tells latencies, stalls, hot addresses, errors, timeouts, throughput and lost
+connections, and which settings of credit and timeouts to try. Needs the extra spark.
 """
 _EXAMPLES = """
 examples:
@@ -55,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH",
                         help="file or folder, also of another file system that Spark reads")
-    parser.add_argument("--format", choices=("json", "parquet"),
+    parser.add_argument("--format", choices=("json", "parquet", "arrow"),
                         help="of files whose names don't tell it")
     parser.add_argument("--html", metavar="FILE", help="write the report there")
     parser.add_argument("--json", metavar="FILE", help="write all tables there; -: standard output")

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where records come from: files of JSON lines, Parquet, or the bus."""
+"""Where records come from: files of JSON lines, Parquet or Arrow, or the bus."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JSON, PARQUET = "json", "parquet"
-FORMATS = (JSON, PARQUET)
+JSON, PARQUET, ARROW = "json", "parquet", "arrow"
+FORMATS = (JSON, PARQUET, ARROW)
 #: ends of names of files; compressed ones are read as well
-_SUFFIXES = {".jsonl": JSON, ".ndjson": JSON, ".json": JSON, ".parquet": PARQUET}
+_SUFFIXES = {".jsonl": JSON, ".ndjson": JSON, ".json": JSON, ".parquet": PARQUET,
+             ".arrow": ARROW}
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC = b"PAR1"
 
@@ -51,9 +52,6 @@ def sorted_out(paths: Sequence[str], given: str | None = None) -> dict[str, list
     for path in paths:
         before = sum(map(len, found.values()))
         for each in _files(path):
-            if each.lower().endswith(".arrow"):
-                raise ValueError(f"{each}: Arrow files are not read; telemetry_format of the "
-                                 "driver may be json or parquet")
             kind = format_of(each) or (given if each == path or _remote(path) else None)
             if kind:
                 found[kind].append(each)
@@ -89,7 +87,7 @@ def from_files(spark: SparkSession, files: Mapping[str, Sequence[str]]) -> DataF
 
     :raises ValueError: a file is no telemetry, and is named, or cannot be read
     """
-    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.errors import AnalysisException
 
     from amqp1_driver.pipeline.transform import telemetry_records as records
 
@@ -99,18 +97,47 @@ def from_files(spark: SparkSession, files: Mapping[str, Sequence[str]]) -> DataF
             frames.append(records.of_lines(spark.read.text(_escaped(files[JSON]))))
         except AnalysisException as error:
             raise ValueError(_first_line(error)) from None
-    for path in files[PARQUET]:
-        _look(path)
-        try:
-            frames.append(records.of_columns(spark.read.parquet(*_escaped([path]))))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-        except PySparkException as error:
-            raise ValueError(f"{path}: {_first_line(error)}") from None
+    frames += [_parquet(spark, path) for path in files[PARQUET]]
+    if files[ARROW]:
+        frames.append(_arrow(spark, files[ARROW]))
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     return whole
+
+
+def _parquet(spark: SparkSession, path: str) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    from amqp1_driver.pipeline.transform import telemetry_records as records
+
+    _look(path)
+    try:
+        return records.of_columns(spark.read.parquet(*_escaped([path])))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except PySparkException as error:
+        raise ValueError(f"{path}: {_first_line(error)}") from None
+
+
+def _arrow(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    from pyspark.errors import AnalysisException
+
+    from amqp1_driver.pipeline.telemetry import arrow_files
+    from amqp1_driver.pipeline.transform import telemetry_records as records
+
+    for path in paths:
+        if not _remote(path):
+            names = arrow_files.schema_of(path).names
+            try:
+                records.check_columns(names)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+    try:
+        files = spark.read.format("binaryFile").load(_escaped(paths)).select("path", "content")
+    except AnalysisException as error:
+        raise ValueError(_first_line(error)) from None
+    return records.of_decoded(files.mapInArrow(arrow_files.decoded, arrow_files.COLUMNS))
 
 
 def _look(path: str) -> None:
@@ -127,8 +154,11 @@ def _look(path: str) -> None:
 
 
 def _escaped(paths: Sequence[str]) -> list[str]:
-    """Local names that exist are no patterns."""
-    return [path if _remote(path) else Path(path).absolute().as_uri() for path in paths]
+    """Local names are of this machine, whatever Spark's own file system is.
+
+    Not as in a URI: Hadoop takes a name literally, and ``%20`` is no space to it.
+    """
+    return [path if _remote(path) else f"file://{Path(path).absolute()}" for path in paths]
 
 
 def _first_line(error: Exception) -> str:

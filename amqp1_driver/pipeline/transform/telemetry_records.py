@@ -10,13 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Telemetry records of the driver: their columns, from JSON lines or from Parquet.
+"""Telemetry records of the driver: their columns, from JSON lines, Parquet or Arrow.
 
 A line that is no record is kept aside with the reason: it is counted and shown, never lost.
 The columns are those of :mod:`amqp1_driver.telemetry.events`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -81,16 +83,30 @@ def of_columns(frame: DataFrame) -> DataFrame:
     :returns: as :func:`of_lines`
     :raises ValueError: it is no telemetry: required columns are missing, and are named
     """
-    missing = [name for name in REQUIRED if name not in frame.columns]
-    if missing:
-        raise ValueError(f"no telemetry of the driver: column {', '.join(missing)} is missing "
-                         f"among {', '.join(frame.columns) or 'none at all'}")
+    check_columns(frame.columns)
     further = [name for name in frame.columns if name not in _COLUMNS]
     found = frame.select(
         *(_column(frame, name, kind) for name, kind in _COLUMNS.items()),
         F.lit(None).cast("string").alias(LINE),
         F.array(*(F.lit(name) for name in further)).cast("array<string>").alias(UNKNOWN))
     return found.withColumn(REASON, _reason(F.lit(False)))
+
+
+def of_decoded(frame: DataFrame) -> DataFrame:
+    """Records of a frame that has all columns of them, and ``unknown``.
+
+    :returns: as :func:`of_lines`
+    """
+    return frame.select(*_COLUMNS, F.lit(None).cast("string").alias(LINE), UNKNOWN,
+                        _reason(F.lit(False)).alias(REASON))
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """:raises ValueError: required columns are missing; it names them"""
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise ValueError(f"no telemetry of the driver: column {', '.join(missing)} is missing "
+                         f"among {', '.join(names) or 'none at all'}")
 
 
 def _column(frame: DataFrame, name: str, kind: DataType) -> Column:

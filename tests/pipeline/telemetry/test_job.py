@@ -123,12 +123,10 @@ def test_empty_and_wrong_files(spark: Any, tmp_path: Path) -> None:
     (["/no/such/file.jsonl"], "/no/such/file.jsonl: there is no such file or folder"),
     (["{file}", "--html", "/no/such/report.html"], "/no/such/report.html: there is no such folder"),
     (["{file}", "--config-file", "/no/nova.conf"], "configuration: "),
-    (["{folder}/b.arrow"], "Arrow files are not read"),
 ])  # fmt: skip
 def test_what_makes_no_sense(tmp_path: Path, words: list[str], message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.touch()
-    (tmp_path / "b.arrow").touch()
     given = [word.format(file=path, folder=tmp_path) for word in words]
     with pytest.raises(ValueError) as error:
         telemetry.checked(arguments(*given))

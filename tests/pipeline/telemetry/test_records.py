@@ -23,6 +23,8 @@ import pytest
 from amqp1_driver.pipeline.telemetry.reading import format_of, from_files, sorted_out
 from amqp1_driver.pipeline.transform import telemetry_records as base
 from amqp1_driver.telemetry import events
+from amqp1_driver.telemetry.events import Record
+from amqp1_driver.telemetry.formats import make_format
 
 from .frames import good, line, parsed, rows, send
 
@@ -111,15 +113,73 @@ def test_columns_of_something_else_are_named(spark: Any, tmp_path: Path) -> None
     pq.write_table(pa.table({"kind": ["x"], "price": [1.5]}), path)
     words = "no telemetry of the driver: column time, container is missing among kind, price"
     with pytest.raises(ValueError, match=rf"other\.parquet: {words}"):
-        from_files(spark, {"json": [], "parquet": [str(path)]})
+        from_files(spark, {"json": [], "parquet": [str(path)], "arrow": []})
     path.write_text("no parquet")
     with pytest.raises(ValueError, match=r"other\.parquet: this is no Parquet file"):
-        from_files(spark, {"json": [], "parquet": [str(path)]})
+        from_files(spark, {"json": [], "parquet": [str(path)], "arrow": []})
+
+
+def arrow(path: Path, **columns: Any) -> None:
+    import pyarrow as pa
+
+    table = pa.table(columns)
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+def test_arrow_files(spark: Any, tmp_path: Path) -> None:
+    """Of several batches, with other columns, times as numbers, and values of other kinds."""
+    import pyarrow as pa
+
+    when = datetime(2026, 11, 21, 8, 0, 0, 1, UTC)
+    arrow(tmp_path / "a 1.arrow", time=pa.array([when] * 3, pa.timestamp("us", "UTC")),
+          kind=["send", "send", "what"], container=["c"] * 3, total_us=[5, 6, 7])
+    arrow(tmp_path / "b.arrow", time=[1795248000000002], kind=["reply"], container=["d"],
+          total_us=["much"], colour=["red"])
+    found = from_files(spark, sorted_out([str(tmp_path)]))
+
+    assert sorted(rows(base.good(found).selectExpr("unix_micros(time)", "container", "total_us",
+                                                   "host"))) == [
+        (1795248000000001, "c", 5, None), (1795248000000001, "c", 6, None),
+        (1795248000000002, "d", None, None)]  # fmt: skip
+    assert rows(base.unknown(found)) == [("colour", 1)]
+    assert rows(base.bad(found), "reason", "count") == [("unknown kind what", 1)]
+
+
+def test_what_the_driver_writes(spark: Any, tmp_path: Path) -> None:
+    """The same records in its three formats are the same rows."""
+    record = Record(1795248000000001, "send", "c", 7, address="a", operation="call",
+                    outcome="accepted", total_us=1500)
+    for name in ("json", "parquet", "arrow"):
+        form = make_format(name)
+        data = form.add([record])
+        (tmp_path / f"a.{form.suffix}").write_bytes(data + form.end())
+    found = [rows(base.good(from_files(spark, sorted_out([str(path)]))))
+             for path in sorted(tmp_path.iterdir())]
+
+    assert len(found) == 3
+    assert found[0] == found[1] == found[2]
+    assert found[0][0][:6] == (datetime(2026, 11, 21, 8, 0, 0, 1), "send", "c", 7, None, "a")
+
+
+def test_arrow_files_of_something_else_are_named(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "other.arrow"
+    arrow(path, kind=["x"], price=[1.5])
+    words = "no telemetry of the driver: column time, container is missing among kind, price"
+    files = {"json": [], "parquet": [], "arrow": [str(path)]}
+    with pytest.raises(ValueError, match=rf"other\.arrow: {words}"):
+        from_files(spark, files)
+    whole = path.read_bytes()
+    for data in (b"no arrow", b"", whole[:-20]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"other\.arrow: (this is no Arrow file|Cannot)"):
+            from_files(spark, files)
 
 
 @pytest.mark.parametrize(("name", "kind"), [
     ("a.jsonl", "json"), ("a.json.gz", "json"), ("A.NDJSON", "json"), ("a.parquet", "parquet"),
     ("s3a://bucket/day=1/a.parquet", "parquet"), ("/x/*.jsonl.zst", "json"), ("a.log", None),
+    ("a.arrow", "arrow"),
     ("jsonl", None),
 ])  # fmt: skip
 def test_formats_by_name(name: str, kind: str | None) -> None:
@@ -127,12 +187,14 @@ def test_formats_by_name(name: str, kind: str | None) -> None:
 
 
 def test_folders_are_searched_for_what_is_finished(tmp_path: Path) -> None:
-    for name in ("a.jsonl", "b/c.parquet", ".hidden.jsonl", "_temporary/d.parquet", "notes.txt"):
+    for name in ("a.jsonl", "b/c.parquet", "b/c.arrow", ".hidden.jsonl", "_temporary/d.parquet",
+                 "notes.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
     assert sorted_out([str(tmp_path)]) == {"json": [f"{tmp_path}/a.jsonl"],
-                                           "parquet": [f"{tmp_path}/b/c.parquet"]}
+                                           "parquet": [f"{tmp_path}/b/c.parquet"],
+                                           "arrow": [f"{tmp_path}/b/c.arrow"]}
     assert sorted_out([f"{tmp_path}/notes.txt"], "json")["json"] == [f"{tmp_path}/notes.txt"]
     assert sorted_out(["hdfs://n/x"], "parquet")["parquet"] == ["hdfs://n/x"]
 
