@@ -101,29 +101,37 @@ class Collection:
         self._collector.wait_for(seq, timeout)
         self.check()
 
-    def drain(self) -> int:
+    @property
+    def full(self) -> bool:
+        """Links that are idle are so because the spool takes no more."""
+        # what is buffered while the links are idle is too large for what room there is
+        return not self.spool.room() or bool(self._collector.facts().get("buffered"))
+
+    def drain(self, within: float | None = None) -> int:
         """Wait until nothing more is at hand, or the spool is full, or drainMaxMs have passed.
 
+        :param within: seconds, instead of drainMaxMs
         :returns: the last row that is durable then
         :raises CollectorFailed: it has, or the bus could not be reached in all that time
         """
-        deadline = time.monotonic() + self.options.drain_max
+        within = self.options.drain_max if within is None else within
+        deadline = time.monotonic() + within
         while not self._collector.idle():
             self.check()
             self.report()
             left = deadline - time.monotonic()
             if left <= 0:
-                self._check_reached()
+                self._check_reached(within)
                 break
             self.wait(self.spool.high + 1, min(LOOK, left))
         self.check()
         return self.spool.high
 
-    def _check_reached(self) -> None:
+    def _check_reached(self, within: float) -> None:
         facts = self._collector.facts()
         if not facts.get("attached", True):
             raise CollectorFailed(f"the bus could not be reached within "
-                                  f"{self.options.drain_max:g} s: {facts.get('trouble')}")
+                                  f"{within:g} s: {facts.get('trouble')}")
 
     def report(self) -> None:
         """Write the status file, at most once a second. That it cannot be written stops nothing.

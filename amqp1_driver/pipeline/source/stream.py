@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ from amqp1_driver.pipeline.spool import Spool
 
 #: seconds; with nothing to do Spark asks about 100 times a second, unless it is held up
 HOLD = 0.1
+#: seconds that the bus has to send the first message once there is room again; on a busy machine
+#: that takes longer than links have to be quiet to be idle
+RETURN = 5.0
 
 
 class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -40,8 +44,11 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._factory = factory
         self._opened: Collection | None = None
-        #: of availableNow: the last row that was there at the beginning
+        #: of availableNow: the last row that the spool could take of what was there
         self._target: int | None = None
+        #: whether there may be more, and seconds that may yet be spent on waiting for it
+        self._more = False
+        self._patience = options.drain_max
 
     def _collection(self) -> Collection:
         if self._opened is None:
@@ -61,7 +68,28 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Settle what is there now: the links have gone idle or the spool is full."""
-        self._target = self._collection().drain()
+        self._drain()
+
+    def _drain(self) -> None:
+        collection, began = self._collection(), time.monotonic()
+        self._target = collection.drain(self._patience)
+        self._patience -= time.monotonic() - began
+        self._more = self._patience > 0 and collection.full
+
+    def _drain_again(self) -> None:
+        """All that the spool could take is processed, and there was no room for the rest.
+
+        What comes meanwhile is taken too, as nobody can tell it from the rest. So the run ends
+        when it has caught up, or has waited for messages for drainMaxMs in all.
+        """
+        collection, began = self._collection(), time.monotonic()
+        if not collection.full:
+            # There is room since a moment ago. Nothing has come on these links for a while, but
+            # only because they had no credit.
+            longest = max(RETURN, self._options.drain_idle)
+            collection.wait(collection.spool.high + 1, min(self._patience, longest))
+            self._patience -= time.monotonic() - began
+        self._drain()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch.
@@ -83,6 +111,8 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 spool.commit(seq)
             if self._target is None:
                 collection.wait(seq + 1, HOLD)
+            elif self._more:
+                self._drain_again()
             high = max(seq, self._end(spool))
         if isinstance(limit, ReadMaxRows):
             high = min(high, seq + limit.max_rows)

@@ -22,9 +22,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from amqp1_driver.pipeline.source import ranges
+from amqp1_driver.pipeline.source.options import SourceOptions
 from amqp1_driver.pipeline.source.stream import Amqp1StreamReader
 from amqp1_driver.pipeline.spool import Fenced, Missing, Spool, SpoolError
-from tests.pipeline.source.fake import FolderSource, publish
+from tests.pipeline.source.fake import FolderCollector, FolderSource, publish
 from tests.pipeline.spool.rows import pairs
 
 
@@ -36,10 +37,10 @@ class Reader:
         self.queue.mkdir()
         self.made: list[Amqp1StreamReader] = []
 
-    def start(self, **options: str) -> Amqp1StreamReader:
+    def start(self, kind: type[FolderSource] = FolderSource, **options: str) -> Amqp1StreamReader:
         """Another one, as after a restart."""
-        source = FolderSource({"url": str(self.queue), "address": "a",
-                               "spoolDir": str(self.spool), **options})
+        source = kind({"url": str(self.queue), "address": "a",
+                       "spoolDir": str(self.spool), **options})
         self.made.append(source.streamReader(source.schema()))
         return self.made[-1]
 
@@ -105,6 +106,61 @@ def test_available_now_ends_with_what_was_there(bus: Reader) -> None:
     assert ends == [2, 3, 3]
     reader.stop()
     assert bus.start().initialOffset()["seq"] == 3  # also the last batch was committed
+
+
+def test_available_now_takes_what_the_spool_had_no_room_for(bus: Reader) -> None:
+    publish(bus.queue, *"abcdefgh")
+    reader = bus.start(maxSpoolRows="4", segmentRows="2")
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    ends = []
+    for _ in range(5):
+        offset = reader.latestOffset(offset, ReadMaxRows(3))
+        ends.append(offset["seq"])
+        if offset["seq"] == 6:
+            publish(bus.queue, *"ij")  # with the rest, or a moment too late
+    assert ends == [3, 4, 6, 8, 10]
+
+
+class Lazy(FolderCollector):
+    """Looks idle whenever nothing comes, also if that is for want of room a moment ago."""
+
+    def idle(self) -> bool:
+        return True
+
+
+class LazySource(FolderSource):
+    """``format("folder")``, too."""
+
+    def collector(self, options: SourceOptions, spool: Spool) -> FolderCollector:
+        return Lazy(options, spool)
+
+
+def test_links_that_had_no_credit_are_not_idle(bus: Reader) -> None:
+    publish(bus.queue, *"abcdefghijkl")
+    reader = bus.start(LazySource, maxSpoolRows="4", segmentRows="2")
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    ends = []
+    for _ in range(12):
+        offset = reader.latestOffset(offset, ReadMaxRows(2))
+        # as Spark does, once the next batch is planned: there is room for more before the target
+        reader.commit({**offset, "seq": max(0, offset["seq"] - 2)})
+        reader._collection().wait(99, 0)
+        ends.append(offset["seq"])
+    assert ends == [2, 4, 6, 8, 10, 12, 12, 12, 12, 12, 12, 12]
+
+
+def test_available_now_ends_when_its_time_to_wait_is_over(bus: Reader) -> None:
+    publish(bus.queue, *"abcdefgh")
+    reader = bus.start(maxSpoolRows="4", segmentRows="2", drainMaxMs="0")
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    ends = []
+    for _ in range(2):
+        offset = reader.latestOffset(offset, ReadMaxRows(9))
+        ends.append(offset["seq"])
+    assert ends == [4, 4]
 
 
 def test_a_reader_that_was_replaced_learns_of_it(bus: Reader) -> None:

@@ -50,11 +50,12 @@ def test_a_batch_has_as_many_rows_as_the_trigger_may_take(query: Query) -> None:
 
 
 def test_a_spool_that_is_full_empties_itself(query: Query) -> None:
-    """Each run takes what the spool holds, and is then done; the newest segment stays."""
+    """One run takes all that was there, in as many batches as it needs."""
     publish(query.queue, *"abcdefghij")
 
-    assert [query.run(maxSpoolRows=4, segmentRows=2) for _ in range(3)] == [[4], [2], [2]]
-    assert [name for _, name, _ in query.result()] == list("abcdefgh")
+    assert query.run(maxSpoolRows=4, segmentRows=2) == [4, 2, 2, 2]
+    assert [name for _, name, _ in query.result()] == list("abcdefghij")
+    assert query.run(maxSpoolRows=4, segmentRows=2) == []
 
 
 def test_a_full_spool_does_not_stall_a_query_that_goes_on(query: Query) -> None:
