@@ -64,7 +64,7 @@ class Decoder:
 
     def __init__(self) -> None:
         #: what the last message began with, and its delivery-count: header and annotations
-        self._prefix = b"\xff"
+        self._prefix = b""
         self._prefix_count = 0
         #: properties behind the message-id
         self._rests: dict[bytes, tuple[str | None, str | None, int | None]] = {}
