@@ -131,10 +131,13 @@ def test_messages_that_are_never_alike_are_seldom_learned(monkeypatch):
 outline = module.Outline
 
 
-def test_the_shapes_are_bounded():
+def test_the_shapes_are_bounded(full):
     decoder = Decoder()
-    for size in range(1, 200):
-        for _ in range(2):
-            decoder.decode(bytes.fromhex("00 53 73 c0") + bytes((size + 3, 1, 0xA1, size))
-                           + bytes(97 for _ in range(size)) + b"\x00\x53\x77\xa1\x01x")
+    for size in range(20, 200):
+        # the key of a shape is within these digits
+        content = (b"%03d" % size * 70)[:size]
+        data = (bytes.fromhex("00 53 73 c0") + bytes((size + 3, 1, 0xA1, size)) + content
+                + b"\x00\x53\x77\xa1\x01x")
+        assert [decoder.decode(data).message_id for _ in range(2)] == [content.decode()] * 2
+    assert len(full) == 180  # each was learned
     assert len(decoder._shapes) <= 64
