@@ -173,7 +173,9 @@ class Client:
         under_way = self._requests_under_way
         under_way.add(op)
         try:
-            self._put(self._send, op, timeout, len(under_way) == 1)
+            # a caller that wants signs of life looks up now and then
+            self._put(self._send, op, timeout, len(under_way) == 1,
+                      op.future if monitor is None else None)
             reply: codec.Message | None = self._wait(op, monitor)
         finally:
             under_way.discard(op)
@@ -223,9 +225,10 @@ class Client:
             self._retries[retry] = made
         return made
 
-    def _put(self, fn: Any, op: Operation, timeout: float, alone: bool) -> None:
+    def _put(self, fn: Any, op: Operation, timeout: float, alone: bool,
+             future: Any = None) -> None:
         try:
-            self._loop.put(fn, op, timeout, alone)
+            self._loop.put(fn, op, timeout, alone, future, op.deadline.at)
         except MailboxFull as error:
             raise self._timed_out(op, "the I/O thread") from error
         except LoopClosed as error:

@@ -72,9 +72,9 @@ class ObservedClient(Client):
         op.trace.taken = op.trace.now()
         self._connection.send(op)
 
-    def _put(self, fn: Any, op: Any, timeout: float, alone: bool) -> None:
+    def _put(self, fn: Any, op: Any, timeout: float, alone: bool, future: Any = None) -> None:
         try:
-            super()._put(fn, op, timeout, alone)
+            super()._put(fn, op, timeout, alone, future)
         except BaseException as error:
             self._tell(op, error)
             raise

@@ -20,9 +20,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from amqp1_driver.eventloop.errors import LoopClosed
+from amqp1_driver.eventloop.futures import Future
+from amqp1_driver.eventloop.loan import Loan
 from amqp1_driver.eventloop.mailbox import Mailbox, abort
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.watch import Callback, Watch
@@ -33,6 +36,9 @@ LOG = logging.getLogger(__name__)
 _BATCH = 256
 # How long the answers of those who were woken are waited for, seconds.
 NAP = 0.004
+# The same while one thread makes call after call and serves itself: the next takes along what
+# the last has left.
+CALM = 0.025
 
 class Resource(Protocol):
     """Something with descriptors that belongs to a loop, such as a transport."""
@@ -67,14 +73,17 @@ class EventLoop:
         self._baton.acquire()
         self.post_idly = self._mailbox.post_idly
         self._may_stand_in = False
+        # what the thread waits for that serves itself; by who holds the baton
+        self._attended: Future[Any] | None = None
+        self._ended = False
         self._main: int | None = None
         self._failure: BaseException | None = None
-        self._napping = False
+        self._napping = 0.0
         self._timers = TimerQueue()
         self._before_sleep: list[Callback] = []
         self._gates: list[Any] = []
         self._later: list[Callback] = []
-        self._linger = False
+        self._linger = 0.0
         # when the earliest timer was due as the loop last looked
         self._due = 0.0
         self._on_death: deque[Callable[[BaseException], object]] = deque()
@@ -148,12 +157,15 @@ class EventLoop:
 
     def put(
         self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None,
-        alone: bool = False,
+        alone: bool = False, future: Future[Any] | None = None, until: float = 0.0,
     ) -> None:
         """As post(), but wait up to ``timeout`` seconds (None: for ever) while it is full.
 
         :param alone: nothing else is under way: if the loop sleeps, it is left to, and this
             thread does what there is to do. With more under way the loop gathers it better.
+        :param future: what this thread is going to wait for. If it stands in, it goes on to
+            serve itself, up to ``until`` (seconds of the monotonic clock): nobody has to wake
+            it. Whether the future is done has to be seen in any case.
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
@@ -163,7 +175,7 @@ class EventLoop:
         # Handlers of signals run on the main thread, and may raise anywhere.
         elif (alone and self._may_stand_in and ident != self._main
                 and self._baton.acquire(False)):
-            self._stand_in(ident, fn, op)
+            self._stand_in(ident, fn, op, future, until)
         else:
             self._mailbox.put(fn, op, timeout)
 
@@ -219,7 +231,7 @@ class EventLoop:
 
     def linger(self) -> None:
         """Run the hooks of add_before_sleep() again within :data:`NAP`, come what may."""
-        self._linger = True
+        self._linger = NAP
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
         """Call ``fn()`` in ``delay`` seconds."""
@@ -295,6 +307,8 @@ class EventLoop:
         self._ident = None  # the next thread may get the same number
         self._run_later()
         self._open_gates()
+        if self._attended is not None and self._watch is not None:
+            self._baton.release()  # for the one who serves itself, to leave
 
     def _run_once(self) -> None:
         watch = self._watch
@@ -312,7 +326,9 @@ class EventLoop:
         if self._mailbox.entries:
             self._mailbox.drain(_BATCH)
         if self._end_batch():
-            self._linger = True
+            self._linger = NAP
+        if self._attended is not None and self._attended.done():
+            watch.recall()
 
     def _end_batch(self) -> bool:
         """Output first, then wake those who wait for something; whether there were any."""
@@ -328,18 +344,18 @@ class EventLoop:
         """Until there is something to do; meanwhile another thread may stand in for this."""
         mailbox, heap = self._mailbox, self._timers.heap
         self._due = due = heap[0].when if heap else math.inf
-        patience: float | None = NAP if self._linger else None
+        patience: float | None = self._linger or None
         if due != math.inf:
             patience = max(0.0, due - time.monotonic())
-            if self._linger and patience > NAP:
-                patience = NAP
-        mailbox.napping = self._linger
+            if self._linger and patience > self._linger:
+                patience = self._linger
+        mailbox.napping = self._linger == NAP
         mailbox.sleeping = True
         # The order matters: who posts now sees that the loop sleeps.
         if mailbox.entries or patience == 0:
             mailbox.sleeping = False
             return watch.wait(0)
-        self._napping, self._linger = self._linger, False
+        self._napping, self._linger = self._linger, 0.0
         ident, self._ident = self._ident, None
         changes = watch.changes
         self._baton.release()
@@ -351,37 +367,86 @@ class EventLoop:
             mailbox.sleeping = False
         return events if changes == watch.changes else watch.look_again()
 
-    def _stand_in(self, ident: int, fn: Callable[[Any], object], op: Any) -> None:
+    def _stand_in(self, ident: int, fn: Callable[[Any], object], op: Any,
+                  future: Future[Any] | None, until: float) -> None:
         """One batch in place of the loop thread, which sleeps; by who holds the baton.
 
         What raises ends the loop, as it does there. Work that is left, or a timer that is due
         sooner than the loop would wake, is left to the loop.
         """
-        self._ident = ident
-        mailbox = self._mailbox
-        asleep = False
-        try:
-            mailbox.sleeping = False
-            if mailbox.entries:
-                mailbox.drain(_BATCH)
-            if mailbox.entries:
-                mailbox.post(fn, op)
-            else:
-                self._call(fn, op)
-            self._end_batch()
-            heap = self._timers.heap
-            mailbox.napping = self._napping
-            mailbox.sleeping = True
-            asleep = not (mailbox.entries or self._linger or self._stopping
-                          or (heap and heap[0].when < self._due))
-        except BaseException as exc:
-            self._failure = exc
-        finally:
-            mailbox.sleeping = asleep
-            self._ident = None
-            self._baton.release()
+        watch = self._watch
+        assert watch is not None  # there is one from start() on
+        loan = watch.lend() if future is not None and self._attended is None else None
+        if loan is not None:
+            self._attended = future
+        asleep = self._batch(ident, watch, partial(self._begin, fn, op))
+        if loan is not None:
+            try:
+                if asleep and future is not None:
+                    asleep = self._serve(ident, watch, loan, future, until)
+            finally:
+                self._attended = None
+            if self._ended:
+                loan.close()
+                return  # with the baton: nobody is the loop thread any more
+            watch.take_back(loan)
+        elif self._attended is not None and self._attended.done():
+            watch.recall()
+        self._baton.release()
         if not asleep:
             self._wake()
+
+    def _serve(self, ident: int, watch: Watch, loan: Loan, future: Future[Any],
+               until: float) -> bool:
+        """Batches for what comes in, until the future is done; by who holds the baton.
+
+        :returns: whether the loop was left asleep
+        """
+        asleep = True
+        while asleep and not future.done() and (left := until - time.monotonic()) > 0:
+            changes = watch.changes
+            self._baton.release()
+            try:
+                readable = loan.wait(left)
+            finally:
+                self._baton.acquire()
+            if self._stopping or self._failure is not None or changes != watch.changes:
+                break  # the future tells, or the loop's own thread sees to it
+            if readable:
+                asleep = self._batch(ident, watch, partial(watch.read_lent, loan))
+        return asleep
+
+    def _batch(self, ident: int, watch: Watch, work: Callback) -> bool:
+        """As the loop's own thread does one; whether that may sleep on."""
+        mailbox, heap = self._mailbox, self._timers.heap
+        self._ident = ident
+        try:
+            mailbox.sleeping = False
+            work()
+            if mailbox.entries:
+                mailbox.drain(_BATCH)
+            self._end_batch()
+            if self._linger and self._attended is not None:
+                self._linger = CALM
+            mailbox.napping = self._napping == NAP
+            mailbox.sleeping = True
+            return not (mailbox.entries or (self._linger and not self._napping) or self._stopping
+                        or (heap and heap[0].when < self._due))
+        except BaseException as exc:
+            self._failure = exc
+            return False
+        finally:
+            self._ident = None
+
+    def _begin(self, fn: Callable[[Any], object], op: Any) -> None:
+        """What was posted before comes first."""
+        mailbox = self._mailbox
+        if mailbox.entries:
+            mailbox.drain(_BATCH)
+        if mailbox.entries:
+            mailbox.post(fn, op)
+        else:
+            self._call(fn, op)
 
     def _call(self, fn: Callable[[Any], object], op: Any) -> None:
         try:
@@ -412,7 +477,9 @@ class EventLoop:
         if cause is not None:
             self._run_on_death(cause)
         self._before_sleep = []
+        self._ended = True
         if self._watch is not None:
+            self._watch.recall()
             self._watch.close()
 
     def _run_on_death(self, cause: BaseException) -> None:

@@ -139,6 +139,9 @@ class EpollPoller:
         self._epoll.modify(fd, mask)
         self._masks[fd] = mask
 
+    def pause(self, fd: int) -> None:
+        self._epoll.modify(fd, 0)  # errors are told all the same
+
     def remove(self, fd: int) -> None:
         del self._masks[fd]
         self._epoll.unregister(fd)

@@ -14,6 +14,7 @@
 
 from collections.abc import Callable
 
+from amqp1_driver.eventloop.loan import Loan
 from amqp1_driver.eventloop.poller import READ, WRITE, EpollPoller, Waker, make_poller
 
 Callback = Callable[[], object]
@@ -50,6 +51,7 @@ class Watch:
         self.shared = isinstance(self._poller, EpollPoller)
         #: counts what was registered and unregistered
         self.changes = 0
+        self._loan: Loan | None = None
 
     def wake(self) -> None:
         """Have wait() return."""
@@ -84,7 +86,42 @@ class Watch:
         self.changes += 1
         registration = self._registrations.pop(fileno)
         registration.active = False  # its events of this batch are void
+        self.recall()
         self._poller.remove(fileno)
+
+    def lend(self) -> Loan | None:
+        """The only descriptor, for another thread to wait for; None if there is not just one
+        that is to be read. wait() does not tell of it until it is given back.
+        """
+        poller = self._poller
+        if len(self._registrations) != 1 or not isinstance(poller, EpollPoller):
+            return None
+        [(fileno, registration)] = self._registrations.items()
+        if registration.mask != READ:
+            return None
+        if self._loan is None:
+            self._loan = Loan()
+        poller.pause(fileno)
+        self._loan.begin(fileno, registration)
+        return self._loan
+
+    def recall(self) -> None:
+        """Have the thread that waits for what was lent look up."""
+        if self._loan is not None and self._loan.out:
+            self._loan.recall()
+
+    def read_lent(self, loan: Loan) -> None:
+        """What was lent can be read."""
+        registration = self._registrations.get(loan.fileno)
+        if registration is not None:
+            registration.on_readable()
+
+    def take_back(self, loan: Loan) -> None:
+        """wait() tells of it again."""
+        loan.out = False
+        registration = self._registrations.get(loan.fileno)
+        if registration is not None:
+            self._poller.change(loan.fileno, registration.mask)
 
     def dispatch(self, events: list[tuple[int, int]]) -> None:
         """Call what is to be called for the answer of wait()."""
@@ -116,8 +153,12 @@ class Watch:
         """Give the descriptors back."""
         self._poller.close()
         self._waker.close()
+        if self._loan is not None and not self._loan.out:
+            self._loan.close()
 
     def abandon(self) -> None:
         """close() in the child of a fork: unregisters nothing, takes no lock."""
         self._poller.close()
         self._waker.abandon()
+        if self._loan is not None:
+            self._loan.close()
