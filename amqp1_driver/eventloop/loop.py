@@ -376,45 +376,51 @@ class EventLoop:
         """
         watch = self._watch
         assert watch is not None  # there is one from start() on
+        begin = partial(self._begin, fn, op)
         loan = watch.lend() if future is not None and self._attended is None else None
-        if loan is not None:
+        if loan is None or future is None:
+            asleep = self._batch(ident, watch, begin)
+            if self._attended is not None and self._attended.done():
+                watch.recall()
+        else:
             self._attended = future
-        asleep = self._batch(ident, watch, partial(self._begin, fn, op))
-        if loan is not None:
-            try:
-                if asleep and future is not None:
-                    asleep = self._serve(ident, watch, loan, future, until)
-            finally:
-                self._attended = None
+            asleep = self._serve(ident, watch, loan, begin, until)
+            self._attended = None
             if self._ended:
                 loan.close()
                 return  # with the baton: nobody is the loop thread any more
-            watch.take_back(loan)
-        elif self._attended is not None and self._attended.done():
-            watch.recall()
         self._baton.release()
         if not asleep:
             self._wake()
 
-    def _serve(self, ident: int, watch: Watch, loan: Loan, future: Future[Any],
-               until: float) -> bool:
-        """Batches for what comes in, until the future is done; by who holds the baton.
+    def _serve(self, ident: int, watch: Watch, loan: Loan, begin: Callback, until: float) -> bool:
+        """A batch, and those for what comes in until the attended future is done; by who holds
+        the baton. Never raises: it has to be given back.
 
         :returns: whether the loop was left asleep
         """
-        asleep = True
-        while asleep and not future.done() and (left := until - time.monotonic()) > 0:
-            changes = watch.changes
-            self._baton.release()
-            try:
-                readable = loan.wait(left)
-            finally:
-                self._baton.acquire()
-            if self._stopping or self._failure is not None or changes != watch.changes:
-                break  # the future tells, or the loop's own thread sees to it
-            if readable:
-                asleep = self._batch(ident, watch, partial(watch.read_lent, loan))
-        return asleep
+        future = self._attended
+        try:
+            asleep = self._batch(ident, watch, begin)
+            while (asleep and future is not None and not future.done()
+                    and (left := until - time.monotonic()) > 0):
+                changes = watch.changes
+                self._baton.release()
+                try:
+                    readable = loan.wait(left)
+                finally:
+                    self._baton.acquire()
+                if self._stopping or self._failure is not None or changes != watch.changes:
+                    break  # the future tells, or the loop's own thread sees to it
+                if readable:
+                    asleep = self._batch(ident, watch, partial(watch.read_lent, loan))
+            if not self._ended:
+                watch.take_back(loan)
+            return asleep
+        except BaseException as exc:
+            self._failure = exc  # nobody reads the socket any more: the loop has to end
+            loan.out = False
+            return False
 
     def _batch(self, ident: int, watch: Watch, work: Callback) -> bool:
         """As the loop's own thread does one; whether that may sleep on."""

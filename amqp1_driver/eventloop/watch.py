@@ -91,7 +91,8 @@ class Watch:
 
     def lend(self) -> Loan | None:
         """The only descriptor, for another thread to wait for; None if there is not just one
-        that is to be read. wait() does not tell of it until it is given back.
+        that is to be read, or no descriptor left to call that thread away by. wait() does not
+        tell of it until it is given back.
         """
         poller = self._poller
         if len(self._registrations) != 1 or not isinstance(poller, EpollPoller):
@@ -100,7 +101,10 @@ class Watch:
         if registration.mask != READ:
             return None
         if self._loan is None:
-            self._loan = Loan()
+            try:
+                self._loan = Loan()
+            except OSError:
+                return None
         poller.pause(fileno)
         self._loan.begin(fileno, registration)
         return self._loan

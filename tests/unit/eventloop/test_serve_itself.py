@@ -12,6 +12,8 @@
 
 """A thread that stands in goes on to read what it waits for itself."""
 
+import errno
+import os
 import socket
 import threading
 import time
@@ -23,6 +25,7 @@ from typing import Any
 import pytest
 
 from amqp1_driver.eventloop import EventLoop, Future
+from amqp1_driver.eventloop.loan import Loan
 from tests.unit.eventloop.helpers import PATIENCE, on_loop
 from tests.unit.eventloop.test_stand_in import Baton
 
@@ -156,6 +159,32 @@ def test_an_error_of_what_it_reads_ends_the_loop(world: World) -> None:
     world.far.send(b"x")
     task.result(PATIENCE)
     with pytest.raises(OSError, match="broken"):
+        world.answer.result(PATIENCE)
+    assert world.loop.stop(PATIENCE)
+
+
+def test_without_a_descriptor_to_spare_the_loop_does_it(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "eventfd", none_left)
+    world.call().result(PATIENCE)
+    world.far.send(b"answer")
+    assert world.answer.result(PATIENCE) == b"answer"
+    assert world.read == [("test", b"answer")]
+
+
+def test_a_wait_that_fails_ends_the_loop_and_hangs_nobody(
+        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(loan: Loan, seconds: float) -> bool:
+        raise MemoryError("no room for the answer of poll")
+
+    monkeypatch.setattr(Loan, "wait", fail)
+    world.loop.on_death(lambda error: world.answer.set_exception(error))
+    world.other.submit(world.loop.put, lambda _: None, None, PATIENCE, True, world.answer,
+                       time.monotonic() + PATIENCE).result(PATIENCE)
+    with pytest.raises(MemoryError):
         world.answer.result(PATIENCE)
     assert world.loop.stop(PATIENCE)
 
