@@ -26,9 +26,10 @@ from wsproto.connection import ConnectionState
 from wsproto.utilities import ProtocolError
 
 from amqp1_driver.eventloop.errors import ConnectError, Disconnected, join_host_port
+from amqp1_driver.eventloop.handler import TransportHandler
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.timers import Timer
-from amqp1_driver.eventloop.transport import Transport, TransportHandler
+from amqp1_driver.eventloop.transport import Transport
 
 #: the largest message that is sent; as much is held masked and unsent
 _CHUNK = 64 * 1024

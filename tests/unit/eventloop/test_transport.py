@@ -29,6 +29,7 @@ from amqp1_driver.eventloop import (
     LoopClosed,
     Transport,
 )
+from amqp1_driver.eventloop.approach import Stage
 from amqp1_driver.eventloop.connector import Connector
 from amqp1_driver.eventloop.transport import State
 from tests.unit.eventloop.helpers import (
@@ -409,7 +410,8 @@ def test_what_the_peer_said_last_is_heard_although_sending_fails(loop: EventLoop
             for _ in range(3):  # the first is answered by a reset, the next one fails
                 recorder.output += b"x"
                 transport.flush()
-            assert transport._send_error is not None
+            assert transport._outlet is not None
+            assert transport._outlet.error is not None
             assert recorder.lost == []
 
         on_loop(loop, write)
@@ -461,7 +463,7 @@ def test_close_before_the_start_and_while_connecting(
 
         def start_and_close() -> None:
             transport.start()
-            assert transport.state is State.RESOLVING
+            assert transport.state is State.APPROACH
             transport.close()
 
         on_loop(loop, start_and_close)
@@ -473,8 +475,10 @@ def test_close_before_the_start_and_while_connecting(
 
         def connect_and_close() -> None:
             other.start()
-            other._on_prepared((result, None))  # type: ignore[arg-type]
-            assert other.state is State.CONNECTING
+            approach = other._approach
+            assert approach is not None
+            approach._on_prepared((result, None))  # type: ignore[arg-type]
+            assert approach.stage is Stage.CONNECTING
             other.close()
 
         on_loop(loop, connect_and_close)

@@ -32,6 +32,7 @@ from amqp1_driver.eventloop import (
     TlsParameters,
     Transport,
 )
+from amqp1_driver.eventloop.approach import Approach
 from amqp1_driver.eventloop.tunnel import Tunnel, TunnelError
 from amqp1_driver.eventloop.websocket import Codec, WebSocket
 from tests.unit.eventloop.certificates import Certificates
@@ -434,6 +435,37 @@ def test_a_proxy_that_refuses(loop: EventLoop) -> None:
 
 def test_a_proxy_that_hangs_up(loop: EventLoop) -> None:
     assert "closed the connection instead of answering" in str(through(loop, head))
+
+
+@pytest.mark.parametrize(("last", "reason"), [
+    (b"HTTP/1.1 503 Busy\r\n\r\n", "proxy p:3128 refuses: HTTP 503 Busy"),
+    (b"", "proxy p:3128 closed the connection instead of answering")])
+def test_what_the_proxy_said_last_is_heard_although_asking_fails(
+    loop: EventLoop, last: bytes, reason: str
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.sendall(last)
+    theirs.close()
+    results: list[Any] = []
+    done = threading.Event()
+
+    def finish(result: Any) -> None:
+        results.append(result)
+        done.set()
+
+    def ask() -> None:
+        proxy = ProxyParameters("p", 3128)
+        approach = Approach(loop, "h", 1, None, proxy, loop.now() + PATIENCE, finish)
+        approach._ask_proxy(proxy, ours)
+
+    on_loop(loop, ask)
+    assert done.wait(PATIENCE)
+    on_loop(loop, lambda: None)
+    [error] = results
+    assert isinstance(error, ConnectError)
+    assert error.reason == reason
+    assert ours.fileno() == -1
 
 
 def test_a_silent_proxy(loop: EventLoop) -> None:
