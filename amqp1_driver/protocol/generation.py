@@ -172,7 +172,8 @@ class Generation:
         if self._links is None:
             self._links = Links(owner.port, owner.settings, owner.link_retry, self._engine,
                                 context, self._sessions, self._preparer)
-        self._links.context = context
+        else:
+            self._links.renew(context)
         owner.reply_ready(context)
 
     def send(self, op: Operation) -> None:

@@ -56,6 +56,15 @@ class Preparer(Protocol):
     def connection_lost(self, cause: BaseException) -> None: ...
 
 
+def make_sure(preparer: Preparer | None, node: Node, attach: Callable[[], None]) -> None:
+    """Before a link is attached again: its queue may have been deleted."""
+    if preparer is None or not node.declare:
+        attach()
+        return
+    preparer.forget(node)
+    preparer.ensure(node.declare, lambda error: attach())
+
+
 def entities(declare: tuple[Declaration, ...]) -> tuple[Entity, ...]:
     """Those that nobody can make."""
     return tuple(d for d in declare if isinstance(d, Entity))
