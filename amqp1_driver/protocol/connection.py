@@ -12,61 +12,41 @@
 
 """The logical connection to the bus: it outlives hosts, sockets and links.
 
-Follows the table ``CONNECTION`` in ``states``.  What waits to be sent while
-there is no connection is held here; whatever was sent without an outcome when
-a connection went is in doubt and fails.  Sans-I/O; lives on the I/O thread.
+Follows the table ``CONNECTION`` in ``states``.  What was sent without an outcome when
+a connection went is in doubt and fails; what was not sent waits in ``outgoing`` for
+the next.  Sans-I/O; lives on the I/O thread.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import AddressConfig, Node
+from amqp1_driver.addressing.base import AddressConfig
 from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.redirect import CONNECTION as CONNECTION_REDIRECT
-from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
+from amqp1_driver.policy.redirect import Redirect
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.protocol import diagnosis
 from amqp1_driver.protocol.cbs import TokenSource
 from amqp1_driver.protocol.context import BusContext
 from amqp1_driver.protocol.dialling import Dialling
+from amqp1_driver.protocol.ending import Ending
 from amqp1_driver.protocol.engine import Engine
 from amqp1_driver.protocol.generation import Generation
 from amqp1_driver.protocol.link import Cancellable
-from amqp1_driver.protocol.operation import Operation, Stage, expired
-from amqp1_driver.protocol.receiver import Delivery
-from amqp1_driver.protocol.sessionlock import Clocks
+from amqp1_driver.protocol.listening import Listening
+from amqp1_driver.protocol.outgoing import Outgoing
+from amqp1_driver.protocol.port import Port
 from amqp1_driver.protocol.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
-from amqp1_driver.protocol.subscription import Subscription
-from amqp1_driver.protocol.upkeep import Upkeep
-from amqp1_driver.protocol.waiting import WaitingRoom
 
 LOG = logging.getLogger(__name__)
 
 _State, _Event = ConnectionState, ConnectionEvent
-_DONE = Stage.DONE
 
 #: how long a clean close may take, seconds
 CLOSE_TIMEOUT = 2.0
-
-#: what a connection that is being made waits for
-_AWAITED = {_State.CONNECTING: "its host name, TCP or TLS", _State.OPENING: "SASL and AMQP Open",
-            _State.ATTACHING: "the reply link"}
-
-
-class Port(Clocks, Protocol):
-    """What the connection needs of the world."""
-
-    #: hostname of the next Open frame; None: the name of the host
-    virtual_host: str | None
-
-    def connect(self, host: Host) -> None: ...
-    def disconnect(self) -> None: ...
-    def token_source(self, host: Host) -> TokenSource | None: ...
-    def new_engine(self, host: Host, handler: Any) -> Engine: ...
 
 
 class Connection:
@@ -87,23 +67,26 @@ class Connection:
         self.addresses = addresses
         self.unique = unique
         self._dialling = Dialling(hosts, settings, port.virtual_host, port.rng)
-        self.last_error: BaseException | None = None
+        self._ending = Ending(settings, self._dialling, port.now)
         self.engine: Engine | None = None
         self.generations = 0
         self._on_ready = on_ready
         self._machine = Machine(CONNECTION, _State.IDLE)
         self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
         self._generation: Generation | None = None
-        #: the generation while the state is READY
-        self._ready: Generation | None = None
-        self._subscriptions: dict[Subscription, None] = {}
-        self._waiting = WaitingRoom()
+        self._outgoing = Outgoing(port, lambda: self.host, lambda: self._generation,
+                                  settings.default_sender_link_timeout)
+        self._listening = Listening(lambda: self.host, self._ending.broken)
         self._timer: Cancellable | None = None
-        self._upkeep = Upkeep(port, self._waiting, lambda: self._generation, lambda: self.host,
-                              settings.default_sender_link_timeout)
-        self._loss: exceptions.AmqpError | None = None
-        self._first = b""
         self._on_closed: list[Callable[[], object]] = []
+        # their own: a method that only passes it on would cost each message a call
+        self.send = self._outgoing.send
+        self.cancel = self._outgoing.cancel
+        self.settle = self._listening.settle
+        self.settle_all = self._listening.settle_all
+        self.subscribe = self._listening.subscribe
+        self.stop_subscription = self._listening.stop
+        self.unsubscribe = self._listening.unsubscribe
 
     # -- application -----------------------------------------------------------
 
@@ -127,94 +110,16 @@ class Connection:
     @property
     def trouble(self) -> str:
         """Why nothing can be sent just now, for errors; any thread."""
-        awaited, error = _AWAITED.get(self.state), self.last_error
-        parts = [f"{self.host}: waiting for {awaited}" if awaited else "",
-                 f"last error: {error}" if error is not None else ""]
-        return "; ".join(part for part in parts if part)
+        return self._ending.trouble(self.state)
+
+    @property
+    def last_error(self) -> BaseException | None:
+        """Why the last physical connection has ended; None once another is ready."""
+        return self._ending.last_error
 
     def start(self) -> None:
         self._fire(_Event.START)
         self._connect()
-
-    def send(self, op: Operation) -> None:
-        """Send as soon as possible; the operation is completed or fails, once."""
-        try:
-            ready = self._ready
-            if ready is not None and op.stage is not _DONE and self.port.now() < op.deadline.at:
-                ready.send(op)
-                if not self._upkeep.watching:
-                    self._upkeep.watch()
-            else:
-                self._send(op)
-        except Exception as error:
-            # one message that can't be sent must not cost the loop
-            LOG.exception("Message %s to %s could not be sent", op.message_id, op.address)
-            op.fail(exceptions.AmqpError(f"internal error: {error!r}", host=self.host,
-                                         address=op.address, message_id=op.message_id))
-
-    def _send(self, op: Operation) -> None:
-        if op.finished:
-            return
-        if op.deadline.expired(self.port.now()):
-            # it was in the mailbox for too long, and its caller has gone
-            op.fail(expired(op, self.host))
-            return
-        if self.state in (_State.CLOSING, _State.CLOSED):
-            op.fail(exceptions.Closed("the transport is closed", host=self.host,
-                                      address=op.address, message_id=op.message_id))
-            return
-        self._waiting.add((op,))
-        if not self._upkeep.watching:
-            self._upkeep.watch()
-
-    def cancel(self, op: Operation) -> None:
-        """Nobody waits for it any more."""
-        if op.owner is not None:
-            op.owner.cancel(op)
-        if not op.finished:
-            op.fail(expired(op, self.host))
-
-    def subscribe(self, subscription: Subscription) -> None:
-        self._subscriptions[subscription] = None
-        if self.state is _State.READY and self._generation is not None:
-            self._generation.subscribe(subscription)
-
-    def stop_subscription(self, subscription: Subscription,
-                          done: Callable[[bool], object] = bool) -> None:
-        """No new messages; ``done`` is told when what was on its way has come."""
-        subscription.leave()
-        self._leave(subscription.nodes, 1, lambda _: subscription.stop(done))
-
-    def unsubscribe(self, subscription: Subscription,
-                    done: Callable[[bool], object] = bool) -> None:
-        """Detach; ``done`` is told when nothing of it is left on the bus that should not be."""
-        nodes = subscription.nodes
-        if self._subscriptions.pop(subscription, subscription) is None:
-            subscription.close()
-        self._leave(nodes, 0, done)
-
-    def _leave(self, nodes: tuple[Node, ...], readers: int,
-               done: Callable[[bool], object]) -> None:
-        if self._ready is None or not nodes:
-            done(True)
-        else:
-            self._ready.leave(nodes, readers, done)
-
-    def settle(self, delivery: Delivery) -> None:
-        try:
-            delivery.receiver.settle(delivery)
-        except Exception as error:
-            LOG.exception("A message from %s could not be settled", delivery.address)
-            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
-
-    def settle_all(self, subscription: Subscription, deliveries: Sequence[Delivery],
-                   room: int) -> None:
-        """See :meth:`Subscription.settle_all`."""
-        try:
-            subscription.settle_all(deliveries, room)
-        except Exception as error:
-            LOG.exception("Messages from %s could not be settled", self.host)
-            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
 
     def close(self, on_closed: Callable[[], object]) -> None:
         """Close in order; ``on_closed`` is called when it is done or took too long."""
@@ -223,7 +128,7 @@ class Connection:
         self._fire(_Event.CLOSE)
         self._stop_timer()
         error = exceptions.Closed("the transport was closed", host=self.host)
-        self._waiting.fail_all(error)
+        self._outgoing.close(error)
         if self._generation is not None:
             self._on_ready(None)
         if open_before and self.engine is not None:
@@ -243,17 +148,15 @@ class Connection:
             for op in self._generation.lost(error):
                 op.fail(error)
             self._generation = None
-        self._waiting.fail_all(error)
-        for subscription in self._subscriptions:
-            subscription.connection_lost()
-            subscription.refused(error)
+        self._outgoing.fail_all(error)
+        self._listening.abort(error)
 
     # -- transport ---------------------------------------------------------------
 
     def transport_up(self) -> None:
         """TCP and TLS stand: begin AMQP."""
         self._fire(_Event.TRANSPORT_UP)
-        self._first = b""
+        self._ending.begin()
         self.port.virtual_host = self._dialling.virtual_host
         self.engine = self.port.new_engine(self._dialling.current, self)
         self.engine.open()
@@ -267,8 +170,7 @@ class Connection:
             self._lost(error)
 
     def data_received(self, data: Any) -> None:
-        if not self._first:
-            self._first = bytes(data[:1])
+        self._ending.hear(data)
         if self.engine is not None:
             self.engine.receive(data)
 
@@ -282,16 +184,15 @@ class Connection:
             return 0.0
         deadline = 0.0
         try:
-            ready = self._ready
+            ready = self._outgoing.ready
             if ready is not None and ready.replies.unsettled:
                 ready.replies.settle()
             deadline = self.engine.process(self.port.now())
         except Exception as error:
             LOG.exception("Connection to %s is given up after an internal error", self.host)
-            self._loss = exceptions.ConnectionLost(f"internal error: {error!r}", host=self.host)
-        if self._loss is not None:
-            loss, self._loss = self._loss, None
-            self._lost(loss)
+            self._ending.broken(error)
+        if self._ending.loss is not None:
+            self._lost(self._ending.loss)
         return deadline
 
     # -- told by the engine --------------------------------------------------------
@@ -300,33 +201,24 @@ class Connection:
         if self.state is not _State.OPENING or self.engine is None:
             return
         if not self._dialling.opened(peer):
-            self._loss = exceptions.ConnectionLost("virtual host is named anew", host=self.host)
+            self._ending.named_anew()
             return
         self._fire(_Event.OPENED)
         self._generation = Generation(self, self.engine, peer)
         self._generation.attach_replies()
 
     def engine_failed(self, reason: str) -> None:
-        self._loss = self._describe(None, reason)
+        self.engine_closed(None, reason)
 
     def engine_closed(self, name: str | None, description: str | None) -> None:
-        self._loss = self._describe(name, description)
+        self._ending.closed(name, description,
+                            exceptions.ConnectionLost if self._generation is not None
+                            else exceptions.ConnectionFailed)
         if name == CONNECTION_REDIRECT and self.engine is not None:
-            reason = self._dialling.redirected(self.engine.redirect, self.port.now())
-            if reason is not None:
-                self._loss = exceptions.not_followed(self._loss, reason)
+            self._ending.sent_elsewhere(self.engine.redirect)
 
     def engine_redirected(self, redirect: Redirect) -> str | None:
-        """What a link wants is at another host: go there, with all that is on this connection.
-
-        :returns: why not, None if so
-        """
-        if not redirect.elsewhere(self._dialling.current):
-            return SAME_PLACE
-        reason = self._dialling.redirected(redirect, self.port.now())
-        if reason is None:
-            self._loss = exceptions.ConnectionLost("redirected by a link", host=self.host)
-        return reason
+        return self._ending.follow(redirect)
 
     # -- told by the generation ---------------------------------------------------
 
@@ -337,15 +229,12 @@ class Connection:
         self._fire(_Event.REPLY_ATTACHED)
         self._stop_timer()
         self._dialling.succeeded()
-        self.last_error = None
+        self._ending.last_error = None
         LOG.info("Connected to %s (%s), replies to %s", context.host, context.peer,
                  context.reply_address)
         self._on_ready(context)
-        for subscription in self._subscriptions:
-            if not subscription.receivers and not subscription.stopping:
-                self._generation.subscribe(subscription)
-        for op in self._waiting.take():
-            self.send(op)
+        self._listening.resume(self._generation)
+        self._outgoing.release()
 
     def reply_lost(self, error: exceptions.AmqpError) -> None:
         """The reply link has gone while the connection lives: it is being rebuilt."""
@@ -353,7 +242,7 @@ class Connection:
             return
         self._fire(_Event.REPLY_LOST, error)
         self._on_ready(None)
-        self._hold(self._generation.take_pending())
+        self._outgoing.hold(self._generation.take_pending())
         self._arm_deadline()
 
     # -- inner ---------------------------------------------------------------------
@@ -362,7 +251,8 @@ class Connection:
               error: BaseException | None = None) -> ConnectionState:
         before = self._machine.state
         state = self._machine.fire(event)
-        self._ready = self._generation if state is _State.READY else None
+        self._outgoing.ready = self._listening.ready = (
+            self._generation if state is _State.READY else None)
         observer = self.port.observer
         if observer is not None and state is not before:
             # that a connection which was to be closed has gone is no error
@@ -371,7 +261,7 @@ class Connection:
 
     def give_up(self, error: exceptions.AmqpError) -> None:
         """Something without which the connection is of no use has failed."""
-        self._loss = error
+        self._ending.loss = error
 
     def _connect(self) -> None:
         host = self._dialling.dial()
@@ -384,25 +274,14 @@ class Connection:
 
     def _too_slow(self) -> None:
         self._timer = None
-        doing = _AWAITED.get(self.state, self.state.value)
-        self._lost(exceptions.ConnectionFailed(
-            f"no answer within {self.settings.connect_timeout:g} s while waiting for {doing}",
-            host=self.host))
-
-    def _describe(self, name: str | None, text: str | None) -> exceptions.AmqpError:
-        default = (exceptions.ConnectionLost if self._generation is not None
-                   else exceptions.ConnectionFailed)
-        text = diagnosis.plain_words(text, self.settings, self._dialling.current)
-        return exceptions.from_condition(name, text, default=default, host=self.host)
+        self._lost(self._ending.too_slow(self.state))
 
     def _lost(self, error: exceptions.AmqpError) -> None:
         """The physical connection is gone, or could not be made."""
         self._stop_timer()
-        self._loss = None
+        self._ending.loss = None
         if self.state is _State.OPENING:
-            error = diagnosis.while_opening(error, self.settings, self._first,
-                                            self._dialling.virtual_host_name)
-            self._dialling.not_opened()
+            error = self._ending.while_opening(error)
         established = self.state is _State.READY
         state = self._fire(_Event.LOST, error)
         if state is _State.CLOSED:
@@ -412,9 +291,8 @@ class Connection:
             if established:
                 self._on_ready(None)
             generation, self._generation = self._generation, None
-            self._hold(generation.lost(error))
-            for subscription in self._subscriptions:
-                subscription.connection_lost()
+            self._outgoing.hold(generation.lost(error))
+            self._listening.connection_lost()
         engine, self.engine = self.engine, None
         if engine is not None:
             engine.destroy()
@@ -425,9 +303,9 @@ class Connection:
 
     def _back_off(self, error: exceptions.AmqpError, established: bool) -> None:
         delay, all_tried = self._dialling.lost(error, established)
-        self.last_error = error
-        if all_tried:  # that is one attempt for those who wait
-            self._waiting.fail_once(error)
+        self._ending.last_error = error
+        if all_tried:
+            self._outgoing.fail_once(error)
         self._timer = self.port.call_later(delay, self._retry)
 
     def _retry(self) -> None:
@@ -436,16 +314,10 @@ class Connection:
         self._connect()
 
     def _closed(self, error: exceptions.AmqpError) -> None:
-        self._waiting.fail_all(error)
-        self._upkeep.stop()
+        self._outgoing.end(error)
         on_closed, self._on_closed = self._on_closed, []
         for tell in on_closed:
             tell()
-
-    def _hold(self, operations: list[Operation]) -> None:
-        self._waiting.add(operations)
-        if operations and not self._upkeep.watching:
-            self._upkeep.watch()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -443,7 +443,7 @@ def test_an_error_inside_costs_the_connection_and_not_the_loop(path, caplog):
     listener = world.listen()
     listener.deliver = None
     listener.subscription.sink = None
-    world.connection._subscriptions.clear()
+    world.connection._listening.subscriptions.clear()
     for receiver in listener.subscription.receivers:
         receiver._sink = None
     world.arrive(ANY)
