@@ -13,32 +13,24 @@
 """The I/O thread: one loop over descriptors, timers and the mailbox."""
 
 import logging
-import math
 import os
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 from amqp1_driver.eventloop.errors import LoopClosed
 from amqp1_driver.eventloop.futures import Future
-from amqp1_driver.eventloop.loan import Loan
-from amqp1_driver.eventloop.mailbox import Mailbox, abort
-from amqp1_driver.eventloop.timers import Timer, TimerQueue
+from amqp1_driver.eventloop.mailbox import Mailbox
+from amqp1_driver.eventloop.standin import StandIn
+from amqp1_driver.eventloop.timers import Timer
+from amqp1_driver.eventloop.turn import NAP, Turn
 from amqp1_driver.eventloop.watch import Callback, Watch
 
 LOG = logging.getLogger(__name__)
 
-# Operations that run between two looks at the sockets.
-_BATCH = 256
-# How long the answers of those who were woken are waited for, seconds.
-NAP = 0.004
-# The same while one thread makes call after call and serves itself: the next takes along what
-# the last has left.
-CALM = 0.025
 
 class Resource(Protocol):
     """Something with descriptors that belongs to a loop, such as a transport."""
@@ -53,9 +45,10 @@ class Resource(Protocol):
 class EventLoop:
     """Runs callbacks on a daemon thread of its own (a green one under eventlet).
 
-    Threads: post(), put(), stop(), now(), in_loop(), on_death() on any; the rest on the loop
-    thread only, which assert_in_loop() checks. While that sleeps, a thread that has an operation
-    for it may do the work in its place (put(), ``alone``), and is the loop thread meanwhile.
+    Threads: post(), post_idly(), put(), release(), later(), stop(), now(), in_loop() and
+    on_death() on any; the rest on the loop thread only, which assert_in_loop() checks. While
+    that sleeps, a thread that has an operation for it may do the work in its place (put(),
+    ``alone``), and is the loop thread meanwhile. What happens in a turn is :class:`Turn`'s.
 
     A callback that raises ends the loop: this is logged, every operation left in the mailbox is
     aborted and on_death callbacks run, because a loop that went on with half-done state would
@@ -67,33 +60,19 @@ class EventLoop:
     def __init__(self, name: str, *, mailbox_size: int = 10000) -> None:
         self.name = name
         self._mailbox = Mailbox(mailbox_size, self._wake)
-        # Whoever holds it is the loop thread to all that lives there. It is free while that
-        # thread waits for something to do.
-        self._baton = threading.Lock()
-        self._baton.acquire()
+        self._turn = Turn(self._mailbox)
+        self._timers = self._turn.timers
+        self._stand_in = StandIn(self._turn, self._wake)
+        # called for every message: see Mailbox.post_idly(), Turn.release() and Turn.later()
         self.post_idly = self._mailbox.post_idly
+        self.release = self._turn.release
+        self.later = self._turn.later
         self._may_stand_in = False
-        # what the thread waits for that serves itself; by who holds the baton
-        self._attended: Future[Any] | None = None
-        self._ended = False
         self._main: int | None = None
-        self._failure: BaseException | None = None
-        self._napping = 0.0
-        self._timers = TimerQueue()
-        self._before_sleep: list[Callback] = []
-        self._gates: list[Any] = []
-        self._later: list[Callback] = []
-        self._linger = 0.0
-        # when the earliest timer was due as the loop last looked
-        self._due = 0.0
         self._on_death: deque[Callable[[BaseException], object]] = deque()
         self._resources: dict[Resource, None] = {}
         self._cause: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self._ident: int | None = None
-        self._watch: Watch | None = None
-        self._stopping = False
-        self._abandoned = False
         _loops.add(self)
 
     # -- any thread ------------------------------------------------------------------------
@@ -104,13 +83,13 @@ class EventLoop:
         :raises LoopClosed: stopped before, or inherited through a fork.
         :raises OSError: out of descriptors.
         """
-        if self._stopping or self._abandoned:
+        if self._turn.stopping:
             raise LoopClosed(f"event loop {self.name} has ended", self._cause)
         if self._thread is not None:
             raise RuntimeError(f"event loop {self.name} was started before")
         try:
-            self._watch = Watch()
-            self._may_stand_in = self._watch.shared
+            self._turn.watch = watch = Watch()
+            self._may_stand_in = watch.shared
             self._main = threading.main_thread().ident
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
@@ -130,11 +109,11 @@ class EventLoop:
             pass  # on its way out, or out
         thread = self._thread
         if thread is None:
-            if not self._stopping:
-                self._stopping = True
+            if not self._turn.stopping:
+                self._turn.stopping = True
                 self._finish(None)
             return True
-        if self._abandoned:
+        if self._turn.abandoned:
             return True  # the thread is the parent's
         if self.in_loop():
             return False
@@ -143,7 +122,7 @@ class EventLoop:
 
     def is_alive(self) -> bool:
         """True while the thread runs."""
-        return self._thread is not None and self._thread.is_alive() and not self._abandoned
+        return self._thread is not None and self._thread.is_alive() and not self._turn.abandoned
 
     def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
         """Have the loop call ``fn(op)``; never blocks.
@@ -169,13 +148,13 @@ class EventLoop:
         :raises MailboxFull: no room in time.
         :raises LoopClosed: the loop has ended.
         """
-        ident = threading.get_ident()
-        if self._ident == ident:
+        ident, turn = threading.get_ident(), self._turn
+        if turn.ident == ident:
             self._mailbox.post(fn, op)  # only this thread could make room
         # Handlers of signals run on the main thread, and may raise anywhere.
         elif (alone and self._may_stand_in and ident != self._main
-                and self._baton.acquire(False)):
-            self._stand_in(ident, fn, op, future, until)
+                and turn.baton.acquire(False)):
+            self._stand_in.run(ident, fn, op, future, until)
         else:
             self._mailbox.put(fn, op, timeout)
 
@@ -194,33 +173,12 @@ class EventLoop:
 
     def in_loop(self) -> bool:
         """Is this the loop thread?"""
-        return self._ident == threading.get_ident()
+        return self._turn.ident == threading.get_ident()
 
     def assert_in_loop(self) -> None:
         """:raises AssertionError: this is not the loop thread."""
-        if self._ident != threading.get_ident():
+        if self._turn.ident != threading.get_ident():
             raise AssertionError(f"not on the thread of event loop {self.name}")
-
-    def release(self, gate: Any) -> None:
-        """Release a lock that another thread waits for: on the loop thread not at once, but
-        with all others when the present batch is done.
-
-        A thread that wakes wants the interpreter, and takes it at the loop's next call into C:
-        woken one by one they would have the loop wait for each of them.
-        """
-        if self._ident == threading.get_ident():
-            self._gates.append(gate)
-        else:
-            gate.release()
-
-    def later(self, fn: Callback) -> None:
-        """Call ``fn()``, which wakes others: on the loop thread not at once, but when the
-        present batch is done and before release() takes effect. ``fn`` may not block.
-        """
-        if self._ident == threading.get_ident():
-            self._later.append(fn)
-        else:
-            fn()
 
     # -- loop thread -----------------------------------------------------------------------
 
@@ -231,7 +189,7 @@ class EventLoop:
 
     def linger(self) -> None:
         """Run the hooks of add_before_sleep() again within :data:`NAP`, come what may."""
-        self._linger = NAP
+        self._turn.linger = NAP
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
         """Call ``fn()`` in ``delay`` seconds."""
@@ -252,7 +210,7 @@ class EventLoop:
 
     def is_registered(self, fileno: int) -> bool:
         """Is this descriptor watched?"""
-        return self._watch is not None and self._watch.is_registered(fileno)
+        return self._turn.watch is not None and self._turn.watch.is_registered(fileno)
 
     def unregister(self, fileno: int) -> None:
         """Watch no more; to be called before the descriptor is closed."""
@@ -261,17 +219,17 @@ class EventLoop:
 
     @property
     def _watched(self) -> Watch:
-        assert self._watch is not None  # there is one from start() on
-        return self._watch
+        assert self._turn.watch is not None  # there is one from start() on
+        return self._turn.watch
 
     def add_before_sleep(self, fn: Callback) -> None:
         """Call ``fn()`` after each batch of events, timers and operations, to flush output."""
         # A new list: hooks may add and remove while they run.
-        self._before_sleep = [*self._before_sleep, fn]
+        self._turn.hooks = [*self._turn.hooks, fn]
 
     def remove_before_sleep(self, fn: Callback) -> None:
         """Undo add_before_sleep()."""
-        self._before_sleep = [hook for hook in self._before_sleep if hook != fn]
+        self._turn.hooks = [hook for hook in self._turn.hooks if hook != fn]
 
     def attach(self, resource: Resource) -> None:
         """Have ``resource`` closed when the loop ends or is inherited through a fork."""
@@ -285,195 +243,36 @@ class EventLoop:
     # -- private ---------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        watch = self._watch
+        watch = self._turn.watch
         if watch is not None:
             watch.wake()
 
     def _stop(self, _: object) -> None:
-        self._stopping = True
+        self._turn.stopping = True
 
     def _run(self) -> None:
-        self._ident = threading.get_ident()
+        turn = self._turn
+        turn.ident = threading.get_ident()
         cause: BaseException | None = None
         try:
-            while not (self._stopping or self._abandoned):
-                self._run_once()
+            watch = self._watched
+            while not (turn.stopping or turn.abandoned):
+                turn.run(watch)
         except BaseException as exc:  # the thread must not end in silence, whatever it was
             cause = exc
-        if not self._abandoned:
+        if not turn.abandoned:
             if cause is not None:
                 LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
             self._finish(cause)
-        self._ident = None  # the next thread may get the same number
-        self._run_later()
-        self._open_gates()
-        if self._attended is not None and self._watch is not None:
-            self._baton.release()  # for the one who serves itself, to leave
-
-    def _run_once(self) -> None:
-        watch = self._watch
-        assert watch is not None  # there is one from start() on
-        events = self._wait(watch)
-        if self._abandoned:
-            return  # a green thread goes on in the child of a fork
-        if self._failure is not None:
-            raise self._failure
-        if events:
-            watch.dispatch(events)
-        # no sooner than that, and timers set since then are for the next turn
-        if (now := time.monotonic()) >= self._due:
-            self._timers.run_due(now)
-        if self._mailbox.entries:
-            self._mailbox.drain(_BATCH)
-        if self._end_batch():
-            self._linger = NAP
-        if self._attended is not None and self._attended.done():
-            watch.recall()
-
-    def _end_batch(self) -> bool:
-        """Output first, then wake those who wait for something; whether there were any."""
-        for hook in self._before_sleep:
-            hook()
-        if not (self._later or self._gates):
-            return False
-        self._run_later()
-        self._open_gates()
-        return True
-
-    def _wait(self, watch: Watch) -> list[tuple[int, int]]:
-        """Until there is something to do; meanwhile another thread may stand in for this."""
-        mailbox, heap = self._mailbox, self._timers.heap
-        self._due = due = heap[0].when if heap else math.inf
-        patience: float | None = self._linger or None
-        if due != math.inf:
-            patience = max(0.0, due - time.monotonic())
-            if self._linger and patience > self._linger:
-                patience = self._linger
-        mailbox.napping = self._linger == NAP
-        mailbox.sleeping = True
-        # The order matters: who posts now sees that the loop sleeps.
-        if mailbox.entries or patience == 0:
-            mailbox.sleeping = False
-            return watch.wait(0)
-        self._napping, self._linger = self._linger, 0.0
-        ident, self._ident = self._ident, None
-        changes = watch.changes
-        self._baton.release()
-        try:
-            events = watch.wait(patience)
-        finally:
-            self._baton.acquire()
-            self._ident = ident
-            mailbox.sleeping = False
-        return events if changes == watch.changes else watch.look_again()
-
-    def _stand_in(self, ident: int, fn: Callable[[Any], object], op: Any,
-                  future: Future[Any] | None, until: float) -> None:
-        """One batch in place of the loop thread, which sleeps; by who holds the baton.
-
-        What raises ends the loop, as it does there. Work that is left, or a timer that is due
-        sooner than the loop would wake, is left to the loop.
-        """
-        watch = self._watch
-        assert watch is not None  # there is one from start() on
-        begin = partial(self._begin, fn, op)
-        loan = watch.lend() if future is not None and self._attended is None else None
-        if loan is None or future is None:
-            asleep = self._batch(ident, watch, begin)
-            if self._attended is not None and self._attended.done():
-                watch.recall()
-        else:
-            self._attended = future
-            asleep = self._serve(ident, watch, loan, begin, until)
-            self._attended = None
-            if self._ended:
-                loan.close()
-                return  # with the baton: nobody is the loop thread any more
-        self._baton.release()
-        if not asleep:
-            self._wake()
-
-    def _serve(self, ident: int, watch: Watch, loan: Loan, begin: Callback, until: float) -> bool:
-        """A batch, and those for what comes in until the attended future is done; by who holds
-        the baton. Never raises: it has to be given back.
-
-        :returns: whether the loop was left asleep
-        """
-        future = self._attended
-        try:
-            asleep = self._batch(ident, watch, begin)
-            while (asleep and future is not None and not future.done()
-                    and (left := until - time.monotonic()) > 0):
-                changes = watch.changes
-                self._baton.release()
-                try:
-                    readable = loan.wait(left)
-                finally:
-                    self._baton.acquire()
-                if self._stopping or self._failure is not None or changes != watch.changes:
-                    break  # the future tells, or the loop's own thread sees to it
-                if readable:
-                    asleep = self._batch(ident, watch, partial(watch.read_lent, loan))
-            if not self._ended:
-                watch.take_back(loan)
-            return asleep
-        except BaseException as exc:
-            self._failure = exc  # nobody reads the socket any more: the loop has to end
-            loan.out = False
-            return False
-
-    def _batch(self, ident: int, watch: Watch, work: Callback) -> bool:
-        """As the loop's own thread does one; whether that may sleep on."""
-        mailbox, heap = self._mailbox, self._timers.heap
-        self._ident = ident
-        try:
-            mailbox.sleeping = False
-            work()
-            if mailbox.entries:
-                mailbox.drain(_BATCH)
-            self._end_batch()
-            if self._linger and self._attended is not None:
-                self._linger = CALM
-            mailbox.napping = self._napping == NAP
-            mailbox.sleeping = True
-            return not (mailbox.entries or (self._linger and not self._napping) or self._stopping
-                        or (heap and heap[0].when < self._due))
-        except BaseException as exc:
-            self._failure = exc
-            return False
-        finally:
-            self._ident = None
-
-    def _begin(self, fn: Callable[[Any], object], op: Any) -> None:
-        """What was posted before comes first."""
-        mailbox = self._mailbox
-        if mailbox.entries:
-            mailbox.drain(_BATCH)
-        if mailbox.entries:
-            mailbox.post(fn, op)
-        else:
-            self._call(fn, op)
-
-    def _call(self, fn: Callable[[Any], object], op: Any) -> None:
-        try:
-            fn(op)
-        except BaseException as exc:
-            abort(op, LoopClosed("the event loop died of this operation", exc))
-            raise
-
-    def _run_later(self) -> None:
-        later, self._later = self._later, []
-        for fn in later:
-            fn()
-
-    def _open_gates(self) -> None:
-        gates, self._gates = self._gates, []
-        for gate in gates:
-            gate.release()
+        turn.ident = None  # the next thread may get the same number
+        turn.wake_all()
+        if turn.attended is not None:
+            turn.baton.release()  # for the one who serves itself, to leave
 
     def _finish(self, cause: BaseException | None) -> None:
         """The end, orderly (cause None) or not: fail what waits, then free what is held."""
-        self._stopping = True
+        turn = self._turn
+        turn.stopping = True
         self._cause = cause
         message = f"event loop {self.name} " + ("has stopped" if cause is None else "died")
         self._mailbox.close(message, cause)
@@ -482,11 +281,11 @@ class EventLoop:
             _guarded(resource.loop_closed, LoopClosed(message, cause))
         if cause is not None:
             self._run_on_death(cause)
-        self._before_sleep = []
-        self._ended = True
-        if self._watch is not None:
-            self._watch.recall()
-            self._watch.close()
+        turn.hooks = []
+        turn.ended = True
+        if turn.watch is not None:
+            turn.watch.recall()
+            turn.watch.close()
 
     def _run_on_death(self, cause: BaseException) -> None:
         while self._on_death:
@@ -502,17 +301,18 @@ class EventLoop:
         The poller is closed without unregistering anything: the parent's epoll set is the
         same object in the kernel.
         """
-        if self._abandoned:
+        turn = self._turn
+        if turn.abandoned:
             return
-        self._abandoned = True
+        turn.abandoned = True
         self._mailbox.discard()
         self._mailbox.close(f"event loop {self.name} belongs to the parent process")
         for resource in list(self._resources):
             _guarded(resource.abandon)
         self._resources.clear()
-        if self._thread is not None and not self._stopping and self._watch is not None:
-            self._watch.abandon()
-        self._stopping = True
+        if self._thread is not None and not turn.stopping and turn.watch is not None:
+            turn.watch.abandon()
+        turn.stopping = True
 
 
 def _guarded(fn: Callable[..., object], *args: object) -> None:

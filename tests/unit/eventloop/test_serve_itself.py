@@ -35,8 +35,8 @@ class World:
 
     def __init__(self) -> None:
         self.loop = EventLoop("test")
-        self.baton = Baton(self.loop._baton)
-        self.loop._baton = self.baton  # type: ignore[assignment]
+        self.baton = Baton(self.loop._turn.baton)
+        self.loop._turn.baton = self.baton  # type: ignore[assignment]
         self.near, self.far = socket.socketpair()
         self.near.setblocking(False)
         self.read: list[tuple[str, bytes]] = []

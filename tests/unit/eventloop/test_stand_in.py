@@ -41,9 +41,9 @@ class Baton:
 @pytest.fixture
 def loop() -> Iterator[EventLoop]:
     event_loop = EventLoop("test")
-    event_loop._baton = Baton(event_loop._baton)  # type: ignore[assignment]
+    event_loop._turn.baton = Baton(event_loop._turn.baton)  # type: ignore[assignment]
     event_loop.start()
-    assert event_loop._baton.free.acquire(timeout=PATIENCE)  # type: ignore[attr-defined]
+    assert event_loop._turn.baton.free.acquire(timeout=PATIENCE)  # type: ignore[attr-defined]
     yield event_loop
     event_loop.stop(PATIENCE)
 
