@@ -24,6 +24,9 @@ from typing import Any
 
 from amqp1_driver.protocol.receiver import Delivery
 
+#: the first waits until so many are ready to be handed over
+TOGETHER = 16
+
 
 def _at_once(fn: Callable[[], object]) -> None:
     fn()
@@ -42,7 +45,7 @@ class DeliveryQueue:
         self._stopped = False
         self._interrupted = False
         self._later: Callable[[Callable[[], object]], object] = _at_once
-        self._consumer: Callable[[Delivery], object] | None = None
+        self._consumer: Callable[[list[Delivery]], object] | None = None
         self._on_interrupt: Callable[[], object] | None = None
         self._handing_over = False
 
@@ -50,10 +53,10 @@ class DeliveryQueue:
         """How to wake others without waiting for them, see :meth:`EventLoop.later`."""
         self._later = later
 
-    def divert(self, consumer: Callable[[Delivery], object],
+    def divert(self, consumer: Callable[[list[Delivery]], object],
                on_interrupt: Callable[[], object]) -> None:
-        """Nobody polls: call ``consumer`` for each on the I/O thread, after the batch with
-        which it came, and ``on_interrupt`` for :meth:`interrupt`.
+        """Nobody polls: call ``consumer`` on the I/O thread after each batch, with up to
+        :data:`TOGETHER` of what came, and ``on_interrupt`` for :meth:`interrupt`.
 
         Neither may block or raise.  One thread switch less than polling.
         """
@@ -74,11 +77,13 @@ class DeliveryQueue:
         self._handing_over = False
         consumer, entries = self._consumer, self._entries
         while entries and consumer is not None:
-            try:
-                delivery = entries.popleft()
-            except IndexError:
-                return  # another thread, which put one back, was faster
-            consumer(delivery)
+            together: list[Delivery] = []
+            while entries and len(together) < TOGETHER:
+                try:
+                    together.append(entries.popleft())
+                except IndexError:
+                    break  # another thread, which put one back, was faster
+            consumer(together)
 
     def put_back(self, delivery: Delivery) -> bool:
         """Any thread: the application wants it again later; False after :meth:`stop`."""

@@ -51,7 +51,8 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         self._correlation_id = message.message_id_raw
         self._reply_to = message.reply_to
         self._body: tuple[Any, str | None] | None = message.body, message.content_encoding
-        self._where = delivery.address, delivery.host
+        #: address and host it came from
+        self.where = delivery.address, delivery.host
 
     def __getattr__(self, name: str) -> Any:
         """Called for what is not there (yet): decodes the body.
@@ -69,7 +70,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             request = codec.load_request(codec.decompress(*self._body))
         except exceptions.DecodeError as error:
             LOG.error("Undecodable message %s on %s at %s rejected: %s", self.msg_id,
-                      *self._where, error)
+                      *self.where, error)
             self._settle(Outcome.REJECTED)
             raise
         self._body = None

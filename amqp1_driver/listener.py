@@ -123,16 +123,16 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
 
     # -- inner -----------------------------------------------------------------
 
-    def _hand_over(self, callback: Callable[[list[Incoming]], object], delivery: Delivery) -> None:
-        message = self._accept(delivery)
-        if message is None:
-            return
-        try:
-            callback([message])
-        except Exception:
-            LOG.exception("The server did not take message %s from %s: it is given back",
-                          message.msg_id, delivery.address)
-            message.give_back()
+    def _hand_over(self, callback: Callable[[list[Incoming]], object],
+                   deliveries: list[Delivery]) -> None:
+        # All are made ready first: the callback wakes a thread, which wants the interpreter.
+        for message in [ready for one in deliveries if (ready := self._accept(one)) is not None]:
+            try:
+                callback([message])
+            except Exception:
+                LOG.exception("The server did not take message %s from %s: it is given back",
+                              message.msg_id, message.where[0])
+                message.give_back()
 
     def _revive_soon(self) -> None:
         """Subscribing waits, which the thread that says so may not."""
