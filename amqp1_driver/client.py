@@ -22,7 +22,6 @@ import logging
 import random
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,20 +41,17 @@ from amqp1_driver.protocol.operation import (
     Kind,
     Operation,
     Parcel,
-    Reply,
     Request,
     Stage,
 )
 from amqp1_driver.protocol.receiver import Delivery, Sink
 from amqp1_driver.protocol.subscription import Subscription
+from amqp1_driver.replying import Replying
 
 LOG = logging.getLogger(__name__)
 
 #: a clean close may take so long, seconds
 CLOSE_TIMEOUT = 5.0
-#: reply addresses that were found dead are remembered so long, and so many
-DEAD_SECONDS = 60.0
-DEAD_LIMIT = 1000
 #: different values of ``retry`` that are kept
 RETRY_LIMIT = 100
 
@@ -80,13 +76,9 @@ class Client:
         #: whether the I/O thread has ended by an error
         self.dead = False
         self._requests_under_way: set[Request] = set()
-        self._replies_under_way: set[Reply] = set()
         self._slots: dict[Subscription, Slot] = {}
-        self._dead: OrderedDict[str, float] = OrderedDict()
         self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
         self._retries: dict[int | None, Retry] = {}
-        self._reply_retry = Retry.of(settings.default_reply_retry, self._resend)
-        self._settles_replies = Kind.REPLY.value in settings.pre_settled
         in_addresses = virtual_host if settings.pseudo_vhost else None
         in_open = None if settings.pseudo_vhost else virtual_host
         # names are unique for every process and fork: else replies could be stolen
@@ -104,8 +96,11 @@ class Client:
         # what an observed client does otherwise
         self._send: Callable[[Any], object] = self._connection.send
         self._new_request: Callable[..., Request] = Request
-        self._new_reply: Callable[..., Reply] = Reply
         self._hosts = ", ".join(str(host) for host in hosts)
+        self._replying = Replying(self._loop, self._connection.send, settings, self._hosts,
+                                  Retry.of(settings.default_reply_retry, self._resend))
+        self.reply = self._replying.reply
+        self.heartbeat = self._replying.heartbeat
 
     # -- life --------------------------------------------------------------------
 
@@ -131,14 +126,14 @@ class Client:
         return self._context
 
     def _on_context(self, context: BusContext | None) -> None:
-        self._context = context
+        self._context = self._replying.context = context
 
     def _died(self, cause: BaseException) -> None:
         error = exceptions.LoopDied(f"{exceptions.LoopDied.summary}: {cause!r}",
                                     host=self._hosts)
         error.__cause__ = cause
         self.dead = True
-        self._context = None
+        self._on_context(None)
         for subscription in list(self._slots):
             self._release(subscription)
         self._connection.abort(error)
@@ -278,73 +273,6 @@ class Client:
         except LoopClosed:
             return False
         return True
-
-    # -- replying ----------------------------------------------------------------
-
-    def reply(self, address: str, correlation_id: bytes, message_id: str, body: bytes) -> None:
-        """Send a reply without waiting, unless too many are under way.  Never raises."""
-        now = time.monotonic()
-        if self._dead and self._is_dead(address, now):
-            LOG.error("Reply to message %s dropped: its address %s on %s was found dead before",
-                      message_id, address, self._hosts)
-            return
-        timeout = self.settings.default_reply_timeout
-        gzip = False
-        if self._compresses:
-            body, gzip = codec.compress(body, self.settings.compression_threshold)
-        op = self._new_reply(
-            Kind.REPLY, address, correlation_id, message_id, body, Deadline(now + timeout),
-            self._reply_retry, gzip=gzip, settled=self._settles_replies,
-            on_end=self._reply_ended)
-        gate: Future[None] | None = None
-        if len(self._replies_under_way) >= self.settings.reply_backlog:
-            gate = op.gate = Future()
-        self._replies_under_way.add(op)
-        context = self._context
-        if context is not None:
-            op.bind(context, now)
-        try:
-            self._loop.put(self._send, op, timeout, len(self._replies_under_way) == 1)
-            if gate is not None:
-                gate.result(timeout)
-        except (MailboxFull, LoopClosed, TimeoutError) as error:
-            if op.on_end is not None and not isinstance(error, TimeoutError):
-                op.fail(exceptions.Closed(str(error), host=self._hosts))
-
-    def _reply_ended(self, op: Reply, error: BaseException | None) -> None:
-        self._replies_under_way.discard(op)
-        if op.gate is not None:
-            op.gate.set_result(None)
-        if error is None:
-            return
-        # a deadline tells nothing of the address: the bus may be away, or blocked as a whole
-        if op.address and exceptions.nobody_there(error):
-            self._dead[op.address] = time.monotonic() + DEAD_SECONDS
-            while len(self._dead) > DEAD_LIMIT:
-                self._dead.popitem(last=False)
-        LOG.error("Reply to message %s was not delivered to %s: %s", op.message_id, op.address,
-                  error)
-
-    def _is_dead(self, address: str, now: float) -> bool:
-        until = self._dead.get(address)
-        if until is None:
-            return False
-        if now < until:
-            return True
-        self._dead.pop(address, None)
-        return False
-
-    def heartbeat(self, address: str, correlation_id: bytes, message_id: str,
-                  timeout: float) -> None:
-        """Tell a caller that its call is at work: worst effort, never waits or raises."""
-        context = self._context
-        now = time.monotonic()
-        if context is None or self._is_dead(address, now):
-            return
-        op = self._new_reply(Kind.HEARTBEAT, address, correlation_id, message_id, b"",
-                             Deadline.after(timeout, now), Retry.of(0), settled=True)
-        op.bind(context, now)
-        self._post(self._send, op)
 
     # -- receiving ---------------------------------------------------------------
 

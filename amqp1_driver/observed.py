@@ -47,7 +47,8 @@ class ObservedClient(Client):
         self._port.observer = self._observer
         self._send = self._take
         self._new_request = partial(TracedRequest, self._observer)
-        self._new_reply = partial(TracedReply, self._observer, self._host_now)
+        self._replying.send = self._take
+        self._replying.new_reply = partial(TracedReply, self._observer, self._host_now)
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close the connection, then tell what is left to tell."""
