@@ -47,6 +47,8 @@ class TlsFront:
         if client_ca is not None:
             self._context.verify_mode = ssl.CERT_REQUIRED
             self._context.load_verify_locations(client_ca)
+        self._lock = threading.Lock()
+        self._stopped = False
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -63,8 +65,18 @@ class TlsFront:
             while True:
                 self._run(self._serve, self._listener.accept()[0])
 
+    def _keep(self, sock: socket.socket) -> bool:
+        """Have stop() close it; False if that was before: it is closed."""
+        with self._lock:
+            if not self._stopped:
+                self._sockets.append(sock)
+                return True
+        sock.close()
+        return False
+
     def _serve(self, client: socket.socket) -> None:
-        self._sockets.append(client)
+        if not self._keep(client):
+            return
         try:
             secure = self._context.wrap_socket(client, server_side=True)
         except OSError:
@@ -72,10 +84,16 @@ class TlsFront:
             return
         self.versions.append(secure.version())
         self.clients.append(secure.getpeercert())
-        upstream = socket.create_connection(("127.0.0.1", self._upstream))
-        self._sockets += [secure, upstream]
-        self._run(self._copy, upstream, secure)
-        self._copy(secure, upstream)
+        if not self._keep(secure):
+            return
+        try:
+            upstream = socket.create_connection(("127.0.0.1", self._upstream))
+        except OSError:  # the bus has gone before
+            secure.close()
+            return
+        if self._keep(upstream):
+            self._run(self._copy, upstream, secure)
+            self._copy(secure, upstream)
 
     def _copy(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -89,6 +107,8 @@ class TlsFront:
         """Closes everything."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._stopped = True
         for sock in [self._listener, *self._sockets]:
             sock.close()
 
