@@ -121,7 +121,7 @@ class Replying:
         if context is None or self._is_dead(address, now):
             return
         op = self.new_reply(Kind.HEARTBEAT, address, correlation_id, message_id, b"",
-                             Deadline.after(timeout, now), Retry.of(0), settled=True)
+                            Deadline.after(timeout, now), Retry.of(0), settled=True)
         op.bind(context, now)
         try:
             self._loop.post(self.send, op)
