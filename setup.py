@@ -12,4 +12,15 @@
 
 import setuptools
 
-setuptools.setup(setup_requires=["pbr>=6.1.1"], pbr=True)
+FOLDER = "amqp1_driver/protocol/compiled"
+
+# optional: where it can't be built the driver does without it, see protocol/engine.py
+COMPILED = setuptools.Extension(
+    "amqp1_driver.protocol._compiled",
+    sources=[f"{FOLDER}/{name}.c" for name in ("module", "events", "messages")],
+    depends=[f"{FOLDER}/compiled.h"],
+    extra_compile_args=["-fvisibility=hidden", "-Wall", "-Wextra"],
+    optional=True,
+)
+
+setuptools.setup(setup_requires=["pbr>=6.1.1"], pbr=True, ext_modules=[COMPILED])

@@ -14,8 +14,9 @@
 
 pyngus keeps the life cycle of connection, sessions, links and SASL; its links
 are those of ``engine_link``.  How single deliveries reach proton is behind
-:class:`DeliveryPath`, which has two implementations: ``fastpath`` (proton's C
-functions) and ``publicpath`` (proton's documented Python API).
+:class:`DeliveryPath`, which has three implementations: ``compiledpath`` (a module
+in C), ``fastpath`` (proton's C functions, called from Python) and ``publicpath``
+(proton's documented Python API).
 
 Sans-I/O; every object lives on the I/O thread.  Handlers are called from
 :meth:`Engine.process` only.
@@ -50,13 +51,6 @@ from amqp1_driver.protocol.engine_link import redirect as redirect_of
 from amqp1_driver.protocol.ticks import Ticks
 from amqp1_driver.protocol.window import bound
 
-try:
-    from amqp1_driver.protocol import fastpath
-
-    _FAST: Any = fastpath
-except ImportError:  # pragma: no cover - another proton than those known
-    _FAST = None
-
 LOG = logging.getLogger(__name__)
 
 _SESSION_FILTER = "com.microsoft:session-filter"
@@ -86,9 +80,29 @@ class DeliveryPath(Protocol):
     def flow(self, link: "EngineReceiver", credit: int) -> None: ...
 
 
+def _best_path() -> Any:
+    try:
+        from amqp1_driver.protocol import compiledpath
+
+        return compiledpath
+    except ImportError as error:
+        LOG.info("Messages take some more processor time: %s", error)
+    try:
+        from amqp1_driver.protocol import fastpath
+
+        return fastpath
+    except ImportError as error:
+        LOG.info("Messages take more processor time: %s", error)
+    return publicpath
+
+
+_BEST = _best_path()
+
+
 def default_path() -> Any:
-    """The fast path where this proton has it, otherwise the public one."""
-    return _FAST or publicpath
+    """The fastest there is: that in C, where it was built; that over proton's C functions, where
+    this proton has them; otherwise the public one."""
+    return _BEST
 
 
 class EngineConnection(pyngus.Connection):  # type: ignore[misc]

@@ -67,10 +67,12 @@ _STATES = {
 }
 _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
 _ACCEPT = Outcome.ACCEPTED
-_DONE = Disposition(_ACCEPT)
+#: of every message that was accepted
+DONE = Disposition(_ACCEPT)
 _SCRATCH_SIZE = 65536
 #: copying so many bytes is worth letting others have the interpreter meanwhile
-_LARGE = 16384
+#: from here on proton copies so long that others should have the interpreter meanwhile, bytes
+LARGE = 16384
 #: bytes handed to the socket at a time, at first and after there was more than that
 _OUTPUT_SIZE = 131072
 _OUTPUT_LIMIT = 1 << 20
@@ -97,9 +99,9 @@ def pump(connection: Any) -> bool:
                 link = links.get(_delivery_link(pointer))
                 if link is not None:
                     if link.receiving:
-                        _incoming(link, pointer)
+                        incoming(link, pointer)
                     else:
-                        _outgoing(link, pointer)
+                        outgoing(link, pointer)
             elif kind == _LINK_FLOW:
                 link = links.get(_event_link(event))
                 if link is not None and not link.receiving:
@@ -108,12 +110,18 @@ def pump(connection: Any) -> bool:
                     link.answered()
             elif kind != _TRANSPORT:
                 others = True
-                connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))
+                dispatch(connection, event)
         finally:
             _pop(collector)
 
 
-def _transport(connection: Any) -> int:
+def dispatch(connection: Any, event: int) -> None:
+    """An event for pyngus."""
+    connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))
+
+
+def transport_of(connection: Any) -> int:
+    """Proton's, looked up for the first time."""
     transport: int = address(connection._pn_transport._impl)
     connection.transport = transport
     return transport
@@ -121,14 +129,14 @@ def _transport(connection: Any) -> int:
 
 def receive(connection: Any, data: Any) -> None:
     """Bytes from the peer, without copying them once more."""
-    transport = connection.transport or _transport(connection)
+    transport = connection.transport or transport_of(connection)
     offset, end = 0, len(data)
-    if end < _LARGE and type(data) is bytes and _capacity(transport) >= end:
+    if end < LARGE and type(data) is bytes and _capacity(transport) >= end:
         if _push(transport, data, end) < 0 or _capacity(transport) < 0:
             _ = connection.needs_input  # pyngus notes the end of input
         return
     source = _from_buffer(data)
-    if end < _LARGE:
+    if end < LARGE:
         push, to, at = _push, transport, address(source)
     else:
         push, to, at = lib.pn_transport_push, connection._pn_transport._impl, source
@@ -155,6 +163,16 @@ class _Output:
         self.start = self.end = 0
 
 
+def writable(connection: Any) -> _Output:
+    """Memory for output: with what the socket has not taken yet, or with room."""
+    out = connection.outgoing
+    if out is None:
+        out = connection.outgoing = _Output(_OUTPUT_SIZE)
+    elif out.start == out.end == out.size < _OUTPUT_LIMIT:
+        out = connection.outgoing = _Output(_OUTPUT_LIMIT)
+    return out  # type: ignore[no-any-return]
+
+
 def output(connection: Any) -> memoryview | None:
     """What is to be sent next: all that proton has, as far as there is room.
 
@@ -162,19 +180,15 @@ def output(connection: Any) -> memoryview | None:
     alone, and once for a large message rather than for each of its frames: while others encode
     large messages every return to the interpreter takes milliseconds.
     """
-    out = connection.outgoing
-    if out is None:
-        out = connection.outgoing = _Output(_OUTPUT_SIZE)
-    elif out.start < out.end:
-        return out.view[out.start:out.end]  # type: ignore[no-any-return]
-    transport = connection.transport or _transport(connection)
+    out = writable(connection)
+    if out.start < out.end:
+        return out.view[out.start:out.end]
+    transport = connection.transport or transport_of(connection)
     size = _output_pending(transport)
     if size <= 0:
         if size < 0:
             _ = connection.has_output  # pyngus notes the end of output
         return None
-    if out.end == out.size < _OUTPUT_LIMIT:
-        out = connection.outgoing = _Output(_OUTPUT_LIMIT)
     end = 0
     while size > 0 and end < out.size:
         size = _output_peek(transport, out.at + end, min(size, out.size - end))
@@ -183,7 +197,7 @@ def output(connection: Any) -> memoryview | None:
         _output_pop(transport, size)
         end += size
         # more than a buffer of proton's comes in several
-        size = _output_pending(transport) if size >= _LARGE else 0
+        size = _output_pending(transport) if size >= LARGE else 0
     out.start, out.end = 0, end
     return out.view[:end] if end else None
 
@@ -229,7 +243,7 @@ def send(link: Any, data: Encoded, settled: bool) -> Any:
         head, data = data
         _send(impl, head, len(head))
     size = len(data)
-    if size < _LARGE:
+    if size < LARGE:
         _send(impl, data, size)
     else:
         lib.pn_link_send(link._pn_link._impl, _from_buffer(data), size)
@@ -247,13 +261,14 @@ def forget(link: Any, key: Any) -> None:
         _settle(pointer)
 
 
-def _outgoing(link: Any, pointer: Any) -> None:
+def outgoing(link: Any, pointer: Any) -> None:
+    """News of a message that was sent: perhaps its outcome."""
     state = _remote_state(pointer)
     if state != _ACCEPTED and state not in _OUTCOMES and not _settled(pointer):
         return
     if link.unsettled.pop(pointer, None) is None:
         return
-    disposition = _DONE if state == _ACCEPTED else _disposition(pointer, state)
+    disposition = DONE if state == _ACCEPTED else _disposition(pointer, state)
     _settle(pointer)
     link.handler.link_outcome(pointer, disposition)
 
@@ -288,7 +303,8 @@ def _bytes(link: Any, size: int) -> bytes:
     return data
 
 
-def _incoming(link: Any, pointer: Any) -> None:
+def incoming(link: Any, pointer: Any) -> None:
+    """News of a message that is received: perhaps all of it is there."""
     size = _pending(pointer)
     impl = link.impl
     if size <= 1 and _aborted(pointer):  # of which proton says that there is one byte

@@ -53,6 +53,13 @@ def bound(session: Any, frames: int, max_frame: int) -> None:
         session.incoming_capacity = frames * max_frame
 
 
+def addresses() -> dict[str, int]:
+    """Where the functions are that tell the window, by name; 0 for one that there is not."""
+    found = {"pn_session_remote_incoming_window": _remote, "pn_session_outgoing_bytes": _outgoing}
+    return {name: (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
+            for name, function in found.items()}
+
+
 class OutgoingWindow:
     """How many frames more the peer takes on a session.
 
@@ -64,7 +71,8 @@ class OutgoingWindow:
     """
 
     def __init__(self, session: Any, frame: int) -> None:
-        self._impl = address(session._impl)
+        #: its address
+        self.session = address(session._impl)
         #: bytes
         self.frame = frame
         #: frames that proton was given and has not sent, or not said so
@@ -74,6 +82,6 @@ class OutgoingWindow:
         """Whether a message would leave now, at least its first frame."""
         if _remote is None:
             return True
-        if self.given and not _outgoing(self._impl):
+        if self.given and not _outgoing(self.session):
             self.given = 0
-        return bool(_remote(self._impl) > self.given)
+        return bool(_remote(self.session) > self.given)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tests that touch deliveries run over both paths."""
+"""Tests that touch deliveries run over all paths."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.protocol import fastpath, publicpath
+from amqp1_driver.protocol import compiledpath, fastpath, publicpath
 
 from .world import World
 
+PATHS = (compiledpath, fastpath, publicpath)
 
-@pytest.fixture(params=[fastpath, publicpath], ids=["fastpath", "publicpath"])
+
+@pytest.fixture(params=PATHS, ids=["compiledpath", "fastpath", "publicpath"])
 def path(request: pytest.FixtureRequest) -> Any:
     return request.param
 

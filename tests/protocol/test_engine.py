@@ -13,18 +13,22 @@
 """One physical connection: deliveries as bytes, links that the peer opens, no leaks."""
 
 import gc
+import logging
+import sys
 
 import cproton
 import proton
 import pytest
 
+from amqp1_driver import protocol
 from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.protocol import compiledpath, fastpath, publicpath
 from amqp1_driver.protocol import engine as module
-from amqp1_driver.protocol import fastpath, publicpath
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message
 
+from .conftest import PATHS
 from .world import World
 
 ANY = "unicast.ex.topic"
@@ -259,15 +263,32 @@ def test_an_end_of_input_without_a_close_is_a_failure(path):
     engine.destroy()
 
 
-def test_the_fast_path_is_the_default_where_there_is_one(monkeypatch):
-    assert module.default_path() is fastpath
-    monkeypatch.setattr(module, "_FAST", None)
-    assert module.default_path() is publicpath
+def test_the_path_in_c_is_the_default_where_it_was_built():
+    assert module.default_path() is compiledpath
 
 
-def test_both_paths_have_the_same_functions():
-    names = {"pump", "link", "unlink", "credit", "send", "forget", "settle", "flow"}
-    for path in (fastpath, publicpath):
+@pytest.fixture
+def lacking(monkeypatch):
+    """Have the import of a module of the package fail."""
+    def lack(name):
+        monkeypatch.delattr(protocol, name, raising=False)
+        monkeypatch.setitem(sys.modules, f"amqp1_driver.protocol.{name}", None)
+    return lack
+
+
+def test_without_a_path_there_is_the_next_best(lacking, caplog):
+    caplog.set_level(logging.INFO)
+    lacking("compiledpath")
+    assert module._best_path() is fastpath
+    assert "Messages take some more processor time: " in caplog.text
+    lacking("fastpath")
+    assert module._best_path() is publicpath
+
+
+def test_all_paths_have_the_same_functions():
+    names = {"pump", "receive", "output", "output_written", "link", "unlink", "credit", "may_send",
+             "send", "forget", "settle", "flow"}
+    for path in PATHS:
         assert names <= set(vars(path))
 
 

@@ -27,7 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from amqp1_driver import exceptions
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol import fastpath, publicpath
+from amqp1_driver.protocol import compiledpath, fastpath, publicpath
 from amqp1_driver.protocol.operation import Kind
 from amqp1_driver.protocol.upkeep import SWEEP_INTERVAL
 from amqp1_driver.testing import performatives as p
@@ -85,7 +85,7 @@ class Tracked:
 class Schedules(RuleBasedStateMachine):
     """One connection, two hosts, a peer that does anything that a peer may do."""
 
-    path = fastpath
+    path = compiledpath
     #: RELEASED says that a message is in no queue
     redeclares = False
     product = "scripted-peer"
@@ -427,6 +427,10 @@ class _Always(dict):
         return self.answer
 
 
+class FastSchedules(Schedules):
+    path = fastpath
+
+
 class PublicSchedules(Schedules):
     path = publicpath
 
@@ -434,6 +438,10 @@ class PublicSchedules(Schedules):
 class RabbitSchedules(Schedules):
     product = "RabbitMQ"
     redeclares = True
+
+
+class FastRabbitSchedules(RabbitSchedules):
+    path = fastpath
 
 
 class PublicRabbitSchedules(RabbitSchedules):
@@ -447,8 +455,10 @@ def _case(machine):
 
 
 TestSchedules = _case(Schedules)
+TestFastSchedules = _case(FastSchedules)
 TestPublicSchedules = _case(PublicSchedules)
 TestRabbitSchedules = _case(RabbitSchedules)
+TestFastRabbitSchedules = _case(FastRabbitSchedules)
 TestPublicRabbitSchedules = _case(PublicRabbitSchedules)
 
 

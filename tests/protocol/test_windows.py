@@ -16,6 +16,7 @@ import logging
 
 import pytest
 
+from amqp1_driver.protocol import compiledpath
 from amqp1_driver.protocol import window as windows
 from amqp1_driver.protocol.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
@@ -276,8 +277,18 @@ def test_a_link_that_is_detached_while_it_is_held_is_not_asked_any_more(alarmed)
     assert (op.future.done, op.future.error) == (True, None)
 
 
-def test_where_the_binding_does_not_tell_the_window_proton_holds_messages(path, monkeypatch):
-    monkeypatch.setattr(windows, "_remote", None)
+@pytest.fixture
+def untold():
+    """A binding that does not tell the window."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "_remote", None)
+        compiledpath.bind()
+        yield
+    compiledpath.bind()
+
+
+@pytest.mark.usefixtures("untold")
+def test_where_the_binding_does_not_tell_the_window_proton_holds_messages(path):
     world, _ = rabbitmq(path)
     world.start()
     assert world.cast(server="s").future.done

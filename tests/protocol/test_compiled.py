@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What only the path in C can do wrong; all else is in the tests that run over all paths."""
+
+import gc
+import sys
+
+import pytest
+
+from amqp1_driver.protocol import _compiled, compiledpath, fastpath
+from amqp1_driver.protocol import window as windows
+from amqp1_driver.testing import performatives as p
+
+from .world import World
+
+ANY = "unicast.ex.topic"
+
+
+class Link:
+    """As much of a link as the module looks at."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+@pytest.fixture
+def rebound():
+    """The module as it was, after a test that gave it something else."""
+    yield
+    compiledpath.bind()
+
+
+@pytest.mark.usefixtures("rebound")
+@pytest.mark.parametrize(
+    ("addresses", "error"),
+    [({}, KeyError), ({"pn_collector_peek": "here"}, TypeError), ([], TypeError)],
+)
+def test_what_is_bound_has_to_be_whole(addresses, error):
+    with pytest.raises(error):
+        _compiled.bind(addresses, (1, 2, 3, 4), None, None, None, None)
+    world = World(compiledpath).start()  # still bound as before
+    assert world.cast().future.done
+
+
+def test_a_module_of_other_sources_is_not_used(monkeypatch):
+    def older(addresses, constants):
+        """As a module that was built before."""
+
+    monkeypatch.setattr(_compiled, "bind", older)
+    with pytest.raises(ImportError, match="was built from other sources"):
+        compiledpath.bind()
+
+
+@pytest.mark.parametrize("signature", ["", "int(*)(struct pn_link_t *, int)"])
+def test_another_proton_is_not_called(monkeypatch, signature):
+    monkeypatch.setitem(compiledpath._SIGNATURES, "pn_link_credit", signature)
+    with pytest.raises(ImportError, match="this proton has another pn_link_credit"):
+        compiledpath.bind()
+
+
+def test_a_function_that_proton_lacks_is_not_called(monkeypatch):
+    monkeypatch.setitem(compiledpath._SIGNATURES, "pn_link_levitate", "void(*)(void)")
+    with pytest.raises(ImportError, match="this proton has another pn_link_levitate"):
+        compiledpath.bind()
+
+
+def test_functions_of_the_window_that_the_binding_lacks_have_no_address(monkeypatch):
+    monkeypatch.setattr(windows, "_remote", None)
+    assert windows.addresses()["pn_session_remote_incoming_window"] == 0
+    assert windows.addresses()["pn_session_outgoing_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (_compiled.send, (Link(), b"data")),
+        (_compiled.send, (Link(), "text", False)),
+        (_compiled.send, (Link(), bytearray(b"data"), False)),
+        (_compiled.accept, (Link(),)),
+        (_compiled.accept, (Link(unsettled=[1]), 0)),
+        (_compiled.flow, (Link(impl=1),)),
+        (_compiled.flow, (Link(impl=1), "many")),
+        (_compiled.credit, (Link(impl="here"),)),
+        (_compiled.push, (1, "text")),
+        (_compiled.push, (0, b"data")),
+        (_compiled.push, ("here", b"data")),
+        (_compiled.fill, (1, 1)),
+        (_compiled.fill, (0, 1, 1)),
+        (_compiled.fill, (1, 0, 1)),
+        (_compiled.fill, (1, 1, "much")),
+        (_compiled.pump, (Link(collector="here", links={}),)),
+        (_compiled.pump, (Link(collector=1, links=[]),)),
+    ],
+)  # fmt: skip
+def test_what_is_not_of_the_right_type_is_not_given_to_proton(function, arguments):
+    with pytest.raises(TypeError):
+        function(*arguments)
+
+
+@pytest.mark.parametrize("function", [_compiled.credit, _compiled.may_send, _compiled.pump])
+def test_what_is_not_there_is_not_given_to_proton(function):
+    with pytest.raises(AttributeError):
+        function(Link())
+    with pytest.raises(ValueError, match="is NULL"):
+        function(Link(impl=0, collector=0, links={}))
+
+
+def test_a_key_is_accepted_once():
+    world = World(compiledpath).start()
+    listener = world.listen()
+    world.arrive(ANY)
+    delivery = listener.deliveries.pop()
+    link, key = delivery.link, delivery.key
+    assert _compiled.accept(link, key) is True
+    assert _compiled.accept(link, key) is False
+    assert _compiled.accept(link, "another") is False
+
+
+class Failure(Exception):
+    """Of a handler."""
+
+
+PROVOKED = {
+    "link_delivery": lambda world: world.arrive(ANY),
+    "link_outcome": lambda world: world.outcome(p.Accepted()),
+    "link_credit": lambda world: world.grant(5, "unicast.ex.topic"),
+}
+
+
+@pytest.mark.parametrize("told", PROVOKED)
+def test_what_a_handler_raises_costs_the_connection(path, told, monkeypatch, caplog):
+    world = World(path).start()
+    world.listen()
+    world.hold()
+    world.cast()
+    calls = []
+
+    def fail(*args):
+        calls.append(args)
+        raise Failure
+
+    engine = world.connection.engine._connection
+    handlers = [link.handler for links in (engine._sender_links, engine._receiver_links)
+                for link in links.values()]
+    with monkeypatch.context() as patch:
+        for handler in handlers:
+            if hasattr(handler, told):
+                patch.setattr(handler, told, fail)
+        PROVOKED[told](world)
+    assert len(calls) == 1
+    assert "is given up after an internal error" in caplog.text
+    assert world.advance(5).state == "ready"
+
+
+def _growth(path):
+    """Blocks of memory that 500 rounds leave behind, those of the scripted peer included."""
+    world = World(path).start()
+    listener = world.listen()
+
+    def blocks(rounds):
+        for _ in range(rounds):
+            world.answer(world.call())
+            world.cast()
+            world.cast(settled=True)
+            world.arrive(ANY)
+            world.settle(listener.deliveries.pop())
+            for log in (world.peer.script.log, world.peer.script.transfers, world.peer.script.sent):
+                log.clear()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = blocks(250)
+    return blocks(500) - before
+
+
+def test_no_memory_is_left_behind_by_messages():
+    # a block forgotten with each message of a kind would be 500
+    assert abs(_growth(compiledpath) - _growth(fastpath)) < 100
+
+
+def test_the_rest_is_fastpaths():
+    for name in ("forget", "link", "output_written", "unlink"):
+        assert getattr(compiledpath, name) is getattr(fastpath, name)
