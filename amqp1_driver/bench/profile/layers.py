@@ -24,7 +24,7 @@ from amqp1_driver.bench.profile.samples import STANDARD, Frame, Stack
 
 SYNC = "thread synchronisation, interpreter lock"
 SYSTEM = "system calls: socket, poll, wake-up"
-PROTON_C = "proton: C functions that are called directly"
+PROTON_C = "proton: C functions, and the driver's module in C"
 JSON = "json"
 OTHER = "other"
 
@@ -73,6 +73,8 @@ _CALLS = (
     "amqp1_driver/eventloop/", "oslo_messaging/_drivers/", "pyngus/sockets", "amqp/", "kombu/",
     "eventlet/", f"{STANDARD}socket.py", f"{STANDARD}ssl.py", f"{STANDARD}selectors.py",
 )  # fmt: skip
+#: functions of the driver's module in C, which no frame of their own shows
+_COMPILED = re.compile(r"\b_compiled\.\w+\(|\bpath\.(may_send|credit|flow)\(")
 #: the loop's own waking of others
 _LOOP = re.compile(r".*\beventloop/")
 _ALIAS = re.compile(r"^(\w+) = (?:(?:lib|ffi)\.\w+|\w+\(\"pn_\w+\"\))$", re.MULTILINE)
@@ -91,6 +93,8 @@ def layer(stack: Stack) -> str:
         return SYSTEM
     calls = _c_calls(inner.path)
     if calls is not None and calls.search(text):
+        return PROTON_C
+    if inner.module.startswith("amqp1_driver/protocol/") and _COMPILED.search(text):
         return PROTON_C
     return next(filter(None, map(_ruled, reversed(stack))), OTHER)
 

@@ -40,6 +40,7 @@ _PYTHON = r"libpython3|bin/python3"
 #: object and function of a sample in user space -> component
 _USER = (
     (r"cproton|qpid-proton", r"", "proton (C)"),
+    (r"amqp1_driver/protocol/_compiled", r"", "the driver's module in C"),
     (r"_cffi|_ctypes|libffi", r"", "cffi, ctypes"),
     (r"/_json\.", r"", "json (C)"),
     (r"/lib(c|pthread)[.-]", r"pthread|sem_|futex|lll_lock", "C library: locks"),
