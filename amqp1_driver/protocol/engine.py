@@ -86,13 +86,13 @@ def _best_path() -> Any:
 
         return compiledpath
     except ImportError as error:
-        LOG.info("Messages take some more processor time: %s", error)
+        LOG.info("Messages take more processor time than they need to: %s", error)
     try:
         from amqp1_driver.protocol import fastpath
 
         return fastpath
     except ImportError as error:
-        LOG.info("Messages take more processor time: %s", error)
+        LOG.info("Messages take much more processor time than they need to: %s", error)
     return publicpath
 
 

@@ -280,9 +280,10 @@ def test_without_a_path_there_is_the_next_best(lacking, caplog):
     caplog.set_level(logging.INFO)
     lacking("compiledpath")
     assert module._best_path() is fastpath
-    assert "Messages take some more processor time: " in caplog.text
+    assert "Messages take more processor time than they need to: " in caplog.text
     lacking("fastpath")
     assert module._best_path() is publicpath
+    assert "Messages take much more processor time than they need to: " in caplog.text
 
 
 def test_all_paths_have_the_same_functions():
