@@ -15,10 +15,13 @@
 import gc
 import sys
 
+import cproton
+import proton
 import pytest
 
 from amqp1_driver.protocol import _compiled, compiledpath, fastpath
 from amqp1_driver.protocol import window as windows
+from amqp1_driver.protocol.states import LinkState
 from amqp1_driver.testing import performatives as p
 
 from .world import World
@@ -159,6 +162,50 @@ def test_what_a_handler_raises_costs_the_connection(path, told, monkeypatch, cap
         PROVOKED[told](world)
     assert len(calls) == 1
     assert "is given up after an internal error" in caplog.text
+    assert world.advance(5).state == "ready"
+
+
+def test_what_a_handler_raises_is_raised_whatever_goes_with_the_event(path, monkeypatch):
+    engine = World(path).start().connection.engine._connection
+    before = cproton.retained_count()
+    # proton lets go of it by a function of Python's, whose calls are checked only at first
+    engine._pn_collector.put(object(), proton.EventType("of an object"))
+    let_go = cproton.pn_pyref_decref
+    monkeypatch.setattr(let_go, "__code__", let_go.__code__.replace())
+    assert cproton.retained_count() == before + 1
+
+    def fail(event):
+        raise Failure
+
+    monkeypatch.setattr(engine, "dispatch", fail)
+    with pytest.raises(Failure):
+        path.pump(engine)
+    assert cproton.retained_count() == before
+    assert engine._pn_collector.peek() is None
+
+
+@pytest.mark.parametrize("told", PROVOKED)
+def test_a_handler_may_let_go_of_its_link(path, told, monkeypatch, caplog):
+    world = World(path).start()
+    world.listen()
+    world.hold()
+    world.cast()
+    engine = world.connection.engine._connection
+    gone = []
+
+    def let_go(handler, *args):
+        gone.append(handler)
+        handler.detach()
+        gc.collect()
+
+    for links in (engine._sender_links, engine._receiver_links):
+        for owner in {type(link.handler) for link in links.values()}:
+            if hasattr(owner, told):
+                monkeypatch.setattr(owner, told, let_go)
+    PROVOKED[told](world)
+    assert len(gone) == 1
+    assert gone[0].state is LinkState.DETACHED
+    assert "internal error" not in caplog.text
     assert world.advance(5).state == "ready"
 
 

@@ -21,6 +21,7 @@
 #include <Python.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* From here on proton copies so long that others should have the interpreter meanwhile, bytes */
 #define LARGE 16384

@@ -183,6 +183,17 @@ on_event(PyObject *connection, PyObject *links, void *event, bool *others)
     return left_to(bound.dispatch, connection, event);
 }
 
+/* The event is done with, whatever has come of it: it would come again. What proton lets go of
+   with it may be Python's, whose code must not find the exception of a handler set. */
+static void
+pop(void *collector)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    pn.collector_pop(collector);
+    PyErr_Restore(type, value, traceback);
+}
+
 PyObject *
 pump(PyObject *module, PyObject *connection)
 {
@@ -201,7 +212,7 @@ pump(PyObject *module, PyObject *connection)
     int result = 0;
     while (result == 0 && (event = pn.collector_peek(collector)) != NULL) {
         result = on_event(connection, links, event, &others);
-        pn.collector_pop(collector); /* whatever has come of it: it would come again */
+        pop(collector);
     }
     Py_DECREF(links);
     return result < 0 ? NULL : PyBool_FromLong(others);

@@ -16,6 +16,8 @@
 
 #include "compiled.h"
 
+#include <stdio.h>
+
 static PyObject *
 misused(const char *signature)
 {
