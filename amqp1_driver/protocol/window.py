@@ -80,7 +80,7 @@ class OutgoingWindow:
 
     def has_room(self) -> bool:
         """Whether a message would leave now, at least its first frame."""
-        if _remote is None:
+        if _remote is None or _outgoing is None:
             return True
         if self.given and not _outgoing(self.session):
             self.given = 0

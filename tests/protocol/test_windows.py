@@ -277,11 +277,11 @@ def test_a_link_that_is_detached_while_it_is_held_is_not_asked_any_more(alarmed)
     assert (op.future.done, op.future.error) == (True, None)
 
 
-@pytest.fixture
-def untold():
+@pytest.fixture(params=["_remote", "_outgoing"])
+def untold(request):
     """A binding that does not tell the window."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "_remote", None)
+        patch.setattr(windows, request.param, None)
         compiledpath.bind()
         yield
     compiledpath.bind()
