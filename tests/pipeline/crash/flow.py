@@ -49,7 +49,8 @@ class Live(NamedTuple):
 
 class Flow(threading.Thread):
     """The publisher: the slower, the less is left of what may be sent before the next kill, so that
-    it always has something to send; right before a kill as fast as the bus takes them.
+    it always has something to send; from right before a kill until it is done as fast as the bus
+    takes them.
 
     :param rows: messages in all
     :param ahead: how far before the spool it may be, messages; more than may be unconfirmed, or
@@ -63,9 +64,11 @@ class Flow(threading.Thread):
         self._url, self._rows, self._ahead, self._spread = url, rows, ahead, spread
         #: time before which no more is sent, unless it is in a hurry
         self._due = 0.0
+        #: something is being killed: a node dies only after it could take a thousand messages more
+        self._killing = False
         #: nothing is killed any more
         self._last = False
-        self._high = self._gate = self._burst = 0
+        self._high = self._gate = 0
         self._may = threading.Condition()
         self._publisher: Publisher | None = None
         self._sent = 0
@@ -94,7 +97,7 @@ class Flow(threading.Thread):
             self._may.notify_all()
 
     def live(self, patience: float) -> Live:
-        """Wait until it sends, and say how it stands: messages are under way now.
+        """Wait until it sends, and say how it stands: messages are under way until :meth:`killed`.
 
         :param patience: seconds that it may take to go on by itself, if it waits for the spool
         :raises AssertionError: it does not send
@@ -103,7 +106,7 @@ class Flow(threading.Thread):
             self._may.wait_for(lambda: not self._waits, patience)
             waited, before = self._waits, self._sent
             # a publisher that waits goes on for it
-            self._burst = before + self._ahead // 2
+            self._killing = True
             self._may.notify_all()
             there = self._may.wait_for(
                 lambda: self.error is not None or (self._sent > before and self._unconfirmed > 0),
@@ -111,8 +114,13 @@ class Flow(threading.Thread):
             assert there and self.error is None, f"{self._sent} sent: {self.error!r}"
             return Live(self._sent, self._unconfirmed, self.resent, waited)
 
+    def killed(self) -> None:
+        """It is done: only so much more as may be sent."""
+        with self._may:
+            self._killing = False
+
     def _free(self) -> bool:
-        return self._sent < max(self._burst, min(self._gate, self._high + self._ahead))
+        return self._killing or self._sent < min(self._gate, self._high + self._ahead)
 
     def _next(self, publisher: Publisher) -> None:
         """The last one has been sent; wait until another may be."""
@@ -141,7 +149,7 @@ class Flow(threading.Thread):
             self._may.wait_for(self._hurries, self._due - now)
 
     def _hurries(self) -> bool:
-        return self._sent < self._burst or self._last
+        return self._killing or self._last
 
     def run(self) -> None:
         where = bus.notifications(TOPIC, "info", "openstack")

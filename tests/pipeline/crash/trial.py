@@ -219,9 +219,11 @@ class Trial:
         if kill.kind == "bus":
             assert self.node is not None
             self.node.kill()
+            self.flow.killed()
             self.node.start()
             return run
         processes.kill(run.jvm if kill.kind == "jvm" else run.reader)
+        self.flow.killed()
         self._ended(run, END, None)
         return None
 
