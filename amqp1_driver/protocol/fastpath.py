@@ -70,7 +70,6 @@ _ACCEPT = Outcome.ACCEPTED
 #: of every message that was accepted
 DONE = Disposition(_ACCEPT)
 _SCRATCH_SIZE = 65536
-#: copying so many bytes is worth letting others have the interpreter meanwhile
 #: from here on proton copies so long that others should have the interpreter meanwhile, bytes
 LARGE = 16384
 #: bytes handed to the socket at a time, at first and after there was more than that
