@@ -233,8 +233,3 @@ def _growth(path):
 def test_no_memory_is_left_behind_by_messages():
     # a block forgotten with each message of a kind would be 500
     assert abs(_growth(compiledpath) - _growth(fastpath)) < 100
-
-
-def test_the_rest_is_fastpaths():
-    for name in ("forget", "link", "output_written", "unlink"):
-        assert getattr(compiledpath, name) is getattr(fastpath, name)

@@ -23,9 +23,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* From here on proton copies so long that others should have the interpreter meanwhile, bytes */
-#define LARGE 16384
-
 /* pn_bytes_t, also called pn_delivery_tag_t */
 typedef struct {
     size_t size;

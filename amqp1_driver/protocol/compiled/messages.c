@@ -18,6 +18,9 @@
 
 #include <stdio.h>
 
+/* proton's buffer of output, bytes: a full one may not be all there is */
+#define BUFFER 16384
+
 static PyObject *
 misused(const char *signature)
 {
@@ -209,8 +212,7 @@ fill(PyObject *module, PyObject *const *args, Py_ssize_t count)
         }
         pn.transport_pop(transport, (size_t)size);
         end += size;
-        /* more than a buffer of proton's comes in several */
-        size = size >= LARGE ? pn.transport_pending(transport) : 0;
+        size = size >= BUFFER ? pn.transport_pending(transport) : 0;
     }
     return PyLong_FromSsize_t(end);
 }
