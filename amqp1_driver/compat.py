@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The only module that imports private parts of oslo.messaging, and the check of proton.
+"""The only module that imports private parts of oslo.messaging; it also checks for proton.
 
-Works with oslo.messaging 16.x, 17.x and 18.x. Everything else in the driver takes these
-names from here, so that a change upstream is met in one place.
+It works with oslo.messaging 16.x, 17.x and 18.x. All other modules of the driver import these
+names from here, so that a change upstream needs a fix in one place only. Application threads.
 """
 
 import importlib
@@ -59,9 +49,9 @@ __all__ = [
     "upstream_groups",
 ]
 
-# Modules of oslo.messaging whose client and server code reads an option group from the
-# transport's configuration, but which register it with the global one only.
-# Each module holds the list of options under the name of the group.
+# (module, option group): client and server code of oslo.messaging reads these groups from the
+# transport's configuration, but the modules register them with the global configuration only.
+# Each module has the list of options in an attribute named like the group.
 _UPSTREAM_GROUPS = (
     ("oslo_messaging._metrics.client", "oslo_messaging_metrics"),
     ("oslo_messaging._tracing.client", "oslo_messaging_tracing"),  # 18.3 and later
@@ -89,16 +79,16 @@ _PACKAGES = {
 
 
 class MissingProton(RuntimeError):
-    """Qpid Proton is missing or lacks a feature; the text names the packages to install.
+    """An error for a missing Qpid Proton or feature of it; its text names the packages to install.
 
-    A RuntimeError, because that is what oslo.messaging turns into DriverLoadFailure.
+    It is a RuntimeError because oslo.messaging turns that into DriverLoadFailure.
     """
 
 
 def upstream_groups() -> list[tuple[str, list[Any]]]:
-    """Option groups which oslo.messaging reads from the configuration of a transport.
+    """Return the option groups that oslo.messaging reads from the configuration of a transport.
 
-    :returns: (group name, options) for those groups that the installed release has.
+    :returns: (group name, options) for each of these groups that the installed release has
     """
     groups = []
     for module_name, group in _UPSTREAM_GROUPS:
@@ -111,12 +101,12 @@ def upstream_groups() -> list[tuple[str, list[Any]]]:
 
 
 def check_proton(sasl_mechanisms: str = "") -> None:
-    """Make sure that Qpid Proton is there and can do what the configuration asks for.
+    """Check that Qpid Proton is installed and supports what the configuration asks for.
 
-    TLS is not looked at: it is done by Python's own ssl module.
+    TLS needs no check here: Python's own ssl module does it.
 
-    :param sasl_mechanisms: value of the option, names separated by blanks.
-    :raises MissingProton: naming what to install.
+    :param sasl_mechanisms: value of the option, names separated by blanks
+    :raises MissingProton: proton, pyngus or Cyrus SASL is missing; the text says what to install
     """
     try:
         proton = importlib.import_module("proton")
@@ -129,10 +119,10 @@ def check_proton(sasl_mechanisms: str = "") -> None:
 
 
 def only_submits(callback: Any) -> bool:
-    """Whether a listener's callback hands its message to native threads and returns.
+    """Return whether a listener's callback only hands its message to native threads.
 
-    That is so of oslo.messaging's servers with the executor "threading". Any other callback
-    may work on the message itself, and so wait for the very thread that calls it.
+    The callbacks of oslo.messaging's servers with the executor "threading" do so. Any other
+    callback may process the message itself, and may then wait for the thread that calls it.
     """
     server = getattr(callback, "__self__", None)
     return (
@@ -143,9 +133,9 @@ def only_submits(callback: Any) -> bool:
 
 
 def listener_of(server: Any) -> Any:
-    """The listener of a server that was started, None before that.
+    """Return the listener of a server.
 
-    :param server: what ``get_rpc_server`` or ``get_notification_listener`` have returned;
-        anything else is returned as it is
+    :param server: result of ``get_rpc_server`` or ``get_notification_listener``
+    :returns: None before the server is started; ``server`` itself if it is no such server
     """
     return server.listener if isinstance(server, MessageHandlingServer) else server

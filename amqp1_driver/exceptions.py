@@ -1,36 +1,78 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong on the bus, and what oslo.messaging is told about it.
+"""The exceptions of the driver, and their translation into those of oslo.messaging.
 
-Pure: no I/O, and proton is not needed. Instances are created on the I/O thread and
-raised on application threads, so they are never changed after they were created.
+Pure: no I/O, and no need for proton. The I/O thread creates instances and application threads
+raise them, so no code changes an instance after its creation.
 
 Condition symbols are those of AMQP 1.0 part 2, sections 2.8.14 to 2.8.18.
 """
 
 import copy
+import logging
 from typing import Any
+
+#: most characters of a peer's text in a log line or error
+MAX_SHOWN_CHARS = 1000
+
+
+def printable(text: object, limit: int = MAX_SHOWN_CHARS) -> str:
+    """Make one printable line of a text that came from outside, for log lines and errors.
+
+    Unprintable characters (new lines, escape sequences of terminals, marks that turn the
+    direction of writing) become escapes as in Python's string literals. The result shows only
+    the beginning of a text that is too long. Never raises.
+
+    :param text: a string, bytes (read as UTF-8), an exception (shown with its class), or any
+        other object (shown by its ``str()``)
+    :param limit: most characters of ``text`` in the result
+    """
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        text = bytes(text[: 4 * limit]).decode("utf-8", "backslashreplace")
+    elif not isinstance(text, str):
+        try:
+            text = repr(text) if isinstance(text, BaseException) else str(text)
+        except Exception as error:
+            text = f"<{type(text).__name__} without words: {type(error).__name__}>"
+    shown = text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+    if shown.isprintable():
+        return shown
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in shown
+    )
+
+
+class _Printable(logging.Filter):
+    """A log filter that keeps each text in a record on its line: a peer may have sent it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                printable(value) if isinstance(value, str) else value for value in record.args
+            )
+        return True
+
+
+_PRINTABLE = _Printable()
+
+
+def logger(name: str) -> logging.Logger:
+    """Return the logger of a module; it makes the texts of a peer printable and bounds them."""
+    found = logging.getLogger(name)
+    found.addFilter(_PRINTABLE)  # adding it again does nothing
+    return found
 
 
 class AmqpError(Exception):
-    """Base of every error of this driver. Lives on any thread.
+    """The base class of all errors of this driver.  Any thread.
 
     :param message: what happened, in words; empty for the default of the class.
-    :param host: ``hostname:port`` of the peer. Never carries credentials.
+    :param host: ``hostname:port`` of the peer, never with credentials.
     :param address: AMQP address concerned.
     :param message_id: id of the message concerned.
-    :param condition: AMQP error condition symbol given by the peer.
-    :param description: text the peer gave with the condition.
+    :param condition: symbol of the peer's AMQP error condition.
+    :param description: the peer's text for the condition.
     """
 
     summary = "AMQP error"
@@ -55,10 +97,11 @@ class AmqpError(Exception):
         self.condition = condition
         self.description = description
 
-    def about(self, address: str | None, message_id: object) -> "AmqpError":
-        """This error as that of one message: a copy, since it may have failed many.
+    def for_message(self, address: str | None, message_id: object) -> "AmqpError":
+        """Return this error as the error of one message.
 
-        An error that names a message stays as it is.
+        :returns: a copy, since one error may fail many messages; the error itself if it names a
+            message already
         """
         if self.message_id is not None:
             return self
@@ -69,7 +112,7 @@ class AmqpError(Exception):
         return error
 
     def details(self) -> dict[str, object]:
-        """Fields that are set, by name, in the order in which they are shown."""
+        """Return the fields that are set, by name, in the order of display."""
         fields = {
             "host": self.host,
             "address": self.address,
@@ -80,18 +123,23 @@ class AmqpError(Exception):
         return {name: value for name, value in fields.items() if value not in (None, "")}
 
     def __str__(self) -> str:
-        details = ", ".join(f"{name}={value}" for name, value in self.details().items())
-        return f"{self.message} ({details})" if details else self.message
+        """Return one printable line; the attributes keep the peer's texts unescaped."""
+        details = ", ".join(f"{name}={printable(value)}" for name, value in self.details().items())
+        message = printable(self.message, 4 * MAX_SHOWN_CHARS)
+        return f"{message} ({details})" if details else message
 
 
 class ConnectionFailed(AmqpError):
-    """No connection could be made: nothing was sent."""
+    """A failure to connect; nothing was sent."""
 
     summary = "could not connect"
 
 
 class _Interrupted(AmqpError):
-    """Something under way was cut off; ``in_doubt`` tells whether it was on the wire."""
+    """The base class of errors that interrupt an operation.
+
+    :param in_doubt: whether the interrupted message was on the wire.
+    """
 
     def __init__(self, message: str = "", *, in_doubt: bool = False, **fields: Any) -> None:
         super().__init__(message, **fields)
@@ -99,43 +147,43 @@ class _Interrupted(AmqpError):
 
 
 class ConnectionLost(_Interrupted):
-    """An open connection went away."""
+    """The loss of an open connection."""
 
     summary = "connection lost"
 
 
 class AuthenticationFailed(AmqpError):
-    """The peer does not accept who we are, or what we may do (SASL, unauthorized-access)."""
+    """A peer's refusal of our identity or of our rights (SASL, unauthorized-access)."""
 
     summary = "authentication failed"
 
 
 class TlsFailed(AmqpError):
-    """No trusted TLS session could be made with the peer."""
+    """A failure to make a trusted TLS session with the peer."""
 
     summary = "TLS failed"
 
 
 class SessionEnded(_Interrupted):
-    """The peer ended the session and with it all its links."""
+    """A session that the peer ended, together with all its links."""
 
     summary = "session ended by the peer"
 
 
 class LinkFailed(_Interrupted):
-    """The link was refused, or detached by the peer."""
+    """A link that the peer refused or detached."""
 
     summary = "link failed"
 
 
 class DeliveryRejected(AmqpError):
-    """Outcome REJECTED (3.4.3): the message is invalid or unwanted there."""
+    """Outcome REJECTED (3.4.3): the peer finds the message invalid, or does not want it."""
 
     summary = "message rejected"
 
 
 class DeliveryReleased(AmqpError):
-    """Outcome RELEASED (3.4.4): nobody took the message, it was not processed."""
+    """Outcome RELEASED (3.4.4): no receiver took the message, and none processed it."""
 
     summary = "message released: nobody took it"
 
@@ -157,17 +205,23 @@ class DeliveryModified(AmqpError):
         self.undeliverable = undeliverable
 
 
+class MessageTooLarge(AmqpError):
+    """A message with more bytes than the link, or this end, takes; it was not sent."""
+
+    summary = "message too large"
+
+
 class InDoubt(AmqpError):
-    """Connection or link went while the message was unsettled: its fate is unknown."""
+    """A message of unknown fate: connection or link was lost while it was unsettled."""
 
     summary = "delivery in doubt: connection or link lost before the outcome"
     in_doubt = True
 
 
 class DeadlineExpired(AmqpError):
-    """The operation's time was up.
+    """An operation whose deadline has passed.
 
-    :param stage: what it was waiting for, for example ``connection``, ``credit``,
+    :param stage: what the operation was waiting for, for example ``connection``, ``credit``,
         ``acknowledgement`` or ``reply``.
     """
 
@@ -179,27 +233,21 @@ class DeadlineExpired(AmqpError):
 
 
 class LoopDied(AmqpError):
-    """The I/O thread has ended on an unexpected error; the transport is unusable."""
+    """The end of the I/O thread by an unexpected error; the transport is unusable."""
 
     summary = "the I/O thread has died"
 
 
-class MailboxFull(AmqpError):
-    """Too many operations wait for the I/O thread."""
-
-    summary = "too many operations are waiting"
-
-
 class Closed(AmqpError):
-    """The transport or listener was closed by the application."""
+    """A transport or listener that the application has closed."""
 
     summary = "closed"
 
 
 class DecodeError(AmqpError):
-    """A received message cannot be understood.
+    """A received message that cannot be decoded.
 
-    :param offset: byte at which decoding failed, None when it is not about bytes.
+    :param offset: byte at which decoding failed; None if the error is not about bytes.
     """
 
     summary = "message cannot be decoded"
@@ -212,13 +260,13 @@ class DecodeError(AmqpError):
 
 
 class UnsupportedFeature(AmqpError):
-    """The message bus cannot do what was asked for; the message names the bus."""
+    """A feature that the message bus does not have; the message names the bus."""
 
     summary = "not supported by this message bus"
 
 
-# The one map from condition symbol to exception. Conditions that are not listed
-# (the general ones of 2.8.15) take the class of the place they were reported in.
+# The one map from condition symbol to exception. For a condition that is not listed (such as the
+# general ones of 2.8.15) from_condition() takes its argument ``default``.
 _CONDITIONS: dict[str, type[AmqpError]] = {
     "amqp:unauthorized-access": AuthenticationFailed,
     "amqp:not-implemented": UnsupportedFeature,
@@ -236,7 +284,7 @@ _CONDITIONS: dict[str, type[AmqpError]] = {
     "amqp:link:stolen": LinkFailed,
 }
 
-# Trying again cannot help: the request itself is at fault.
+# With these conditions a retry cannot help: the request itself is wrong.
 _PERMANENT = frozenset(
     {
         "amqp:decode-error",
@@ -247,8 +295,8 @@ _PERMANENT = frozenset(
     }
 )
 
-# A rejection is final, except where only the address or room is missing as yet
-# (routers answer not-found until a new address has spread through the mesh).
+# A rejection is final except with these conditions: only the address or room may be missing so
+# far (routers answer not-found until a new address has spread through the mesh).
 _TRANSIENT_REJECTIONS = frozenset({"amqp:not-found", "amqp:resource-limit-exceeded"})
 
 _DELIVERY_OUTCOMES = (DeliveryRejected, DeliveryReleased, DeliveryModified)
@@ -265,9 +313,9 @@ def from_condition(
 
     :param name: condition symbol; None when the peer closed without an error.
     :param description: the peer's text.
-    :param default: class of the place where it was reported (ConnectionLost, SessionEnded,
-        LinkFailed, DeliveryRejected ...), taken for conditions that belong to no place. An
-        outcome of a delivery stays one whatever its condition.
+    :param default: class for the place where the peer reported the condition (ConnectionLost,
+        SessionEnded, LinkFailed, DeliveryRejected ...). A condition that belongs to another
+        place overrides ``default``, unless that is an outcome of a delivery.
     :param fields: further keyword arguments of the exception (host, address, ...).
     """
     kind = default
@@ -278,17 +326,30 @@ def from_condition(
     return kind(condition=name, description=description, **fields)
 
 
-def not_followed(error: AmqpError, reason: str) -> AmqpError:
-    """The error of a redirect, saying why we do not go where it leads."""
+def too_large(size: int, limit: int, **fields: Any) -> MessageTooLarge:
+    """Make the error for a message that is too large to be sent.
+
+    :param size: size of the message, bytes.
+    :param limit: largest permitted size, bytes.
+    """
+    return MessageTooLarge(
+        f"message of {size} bytes is larger than the {limit} bytes that may be sent "
+        "(option max_message_size here, or the limit of the peer)",
+        **fields,
+    )
+
+
+def redirect_refused(error: AmqpError, reason: str) -> AmqpError:
+    """Copy the error of a redirect, and add why the driver does not follow the redirect."""
     copied = copy.copy(error)
     copied.message = f"{error.message}; the redirect is not followed: {reason}"
     return copied
 
 
 def recoverable(exc: BaseException) -> bool:
-    """Whether the same operation may be tried again: it can succeed and cannot duplicate.
+    """Return whether a retry of the same operation can succeed and cannot duplicate a message.
 
-    Says nothing about connections: after *any* failure the next host is tried.
+    This says nothing about connections: after *any* failure the driver tries the next host.
     """
     if not isinstance(exc, AmqpError) or exc.in_doubt:
         return False
@@ -298,11 +359,11 @@ def recoverable(exc: BaseException) -> bool:
         return exc.condition in _TRANSIENT_REJECTIONS
     if isinstance(exc, (SessionEnded, LinkFailed)):
         return exc.condition not in _PERMANENT
-    return isinstance(exc, (ConnectionFailed, ConnectionLost, DeliveryReleased, MailboxFull))
+    return isinstance(exc, (ConnectionFailed, ConnectionLost, DeliveryReleased))
 
 
 def nobody_there(exc: BaseException) -> bool:
-    """Whether the message failed because no queue or receiver was there to take it."""
+    """Return whether the message failed because no queue or receiver was there to take it."""
     if isinstance(exc, DeliveryReleased):
         return True
     return isinstance(exc, (DeliveryRejected, LinkFailed)) and exc.condition == "amqp:not-found"
@@ -317,16 +378,16 @@ def to_oslo(
     routing_key: str = "",
     message: object = None,
 ) -> Exception:
-    """Translate into what oslo.messaging documents for ``send``.
+    """Translate an error into the exception that oslo.messaging documents for ``send``.
 
-    The caller raises it ``from exc``. Runs on application threads.
+    The caller raises the result ``from exc``. Application threads.
 
     :param with_timeout: the application gave a timeout of its own.
     :param at_least_once: the application asked for it in its transport options.
     :param exchange, routing_key, message: carried by MessageUndeliverable.
     :returns: MessagingTimeout, MessageUndeliverable or MessageDeliveryFailure.
     """
-    # Late, so that this module stays importable at no cost; whoever sends has it loaded.
+    # Imported late to keep this module cheap to import; a process that sends has loaded it.
     from oslo_messaging import exceptions as oslo
 
     if with_timeout and isinstance(exc, DeadlineExpired):

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Flow control in the hands of an application: for those that want more than the defaults.
+"""Flow control by the application, for an application that needs more than the defaults.
 
-oslo.messaging has no words for it, so this is the driver's own interface::
+oslo.messaging has no interface for flow control, so this one is the driver's own::
 
     from amqp1_driver import flow
 
@@ -21,26 +11,26 @@ oslo.messaging has no words for it, so this is the driver's own interface::
     control = flow.control(server)
     control.pause()          # the bus keeps the messages, or gives them to other servers
     control.resume()
-    control.set_credit(10)   # of messages that are not worked off yet, at most 10 are here
+    control.set_credit(10)   # at most 10 unsettled messages are here, for each address
 
-Any thread but those of the driver.
+Any thread except those of the driver.
 """
 
 from typing import Any
 
 from amqp1_driver import compat
-from amqp1_driver.listener import Listener, ListenerAdapter
-from amqp1_driver.protocol.subscription import Subscription
+from amqp1_driver.connection.subscription import Subscription
+from amqp1_driver.driver.listener import Listener, ListenerAdapter
 
-#: seconds that the bus has to confirm
+#: seconds within which the bus has to confirm
 TIMEOUT = 5.0
 
 
 class FlowControl:
-    """Of one server or listener; there may be more than one of these for it.
+    """The flow control of one server or listener, which may have several such objects.
 
-    :param listener: what receives its messages
-    :param least: credit below which its batches would never fill
+    :param listener: the listener to control
+    :param least: smallest credit; with less, the listener's batches would never fill
     """
 
     def __init__(self, listener: Listener, least: int = 1) -> None:
@@ -48,42 +38,42 @@ class FlowControl:
         self._least = least
 
     def pause(self, timeout: float = TIMEOUT) -> bool:
-        """No more messages until :meth:`resume`, on whatever connection.
+        """Stop the flow of messages until :meth:`resume`, also across reconnections.
 
-        Those that were on their way come still, before this returns.  A bus that can't be asked
-        whether there are such (any but RabbitMQ) uses up the credit that it has got before it
-        stops.
+        Messages on their way still come before this returns. Only RabbitMQ can say whether there
+        are any; any other bus uses up the credit that it has before it stops.
 
         :param timeout: seconds
-        :returns: whether the bus has confirmed that nothing more will come; False when it has
-            not within that time or the driver's own of 2 s: it is paused all the same
+        :returns: True if the bus has confirmed that no more messages will come; False if it has
+            not within ``timeout`` or the driver's own limit of 2 s: the listener is paused anyway
         :raises Closed: the listener was stopped
         """
         return self._listener.control(Subscription.pause, timeout)
 
     def resume(self, timeout: float = TIMEOUT) -> None:
-        """Messages again.
+        """Let messages flow again.
 
         :raises Closed: the listener was stopped
         """
         self._listener.control(Subscription.resume, timeout)
 
     def set_credit(self, credit: int, timeout: float = TIMEOUT) -> int:
-        """How many messages may be here that are not worked off, for each of its addresses.
+        """Set how many unsettled messages may be here, for each address of the listener.
 
-        With effect at once, also downwards: the more a listener has, the more it gets of what
-        the others on the same bus compete for.
+        The change takes effect at once, also downwards. Listeners on the same bus compete for
+        messages: a listener with more credit gets more of them.
 
         :param credit: messages, at least 1
-        :returns: what is in effect: twice the size of a batch is the least
-        :raises ValueError: less than 1
+        :returns: the credit that is set, at least twice the size of a batch
+        :raises ValueError: ``credit`` is less than 1
         :raises Closed: the listener was stopped
         """
         if credit < 1:
             raise ValueError(f"a credit of {credit} would never let anything through; pause()?")
         credit = max(credit, self._least)
-        self._listener.control(lambda subscription, done: subscription.resize(credit, done),
-                               timeout)
+        self._listener.control(
+            lambda subscription, done: subscription.resize(credit, done), timeout
+        )
         return credit
 
     def ask_backlog(self, timeout: float = TIMEOUT) -> int | None:
@@ -97,9 +87,9 @@ class FlowControl:
 
     @property
     def backlog(self) -> int | None:
-        """Messages that wait at the bus, as it last said; None: it never did.
+        """Return how many messages wait at the bus, as the bus last reported; None: it never did.
 
-        RabbitMQ says so when it is asked, or confirms a pause.
+        RabbitMQ reports the number when it is asked for it, and when it confirms a pause.
         """
         subscription = self._listener.subscription
         return None if subscription is None else subscription.backlog
@@ -111,13 +101,15 @@ class FlowControl:
 
     @property
     def credit(self) -> int:
-        """Messages, for each address; 0 once the listener is gone."""
+        """Return the credit for each address, messages; 0 after the listener's cleanup."""
         subscription = self._listener.subscription
         return 0 if subscription is None else subscription.credit
 
     def counters(self) -> dict[str, int | None]:
-        """What there is to count: ``credit``, ``backlog``, ``stalls`` (how often the credit was
-        used up), ``received`` (messages so far), ``unsettled`` (of these, not worked off yet).
+        """Return counts by name.
+
+        :returns: ``credit``, ``backlog``, ``stalls`` (how often the credit was used up),
+            ``received`` (messages so far), ``unsettled`` (received, but not settled yet)
         """
         subscription = self._listener.subscription
         counts = {} if subscription is None else subscription.counters()
@@ -125,11 +117,11 @@ class FlowControl:
 
 
 def control(listener: Any) -> FlowControl:
-    """Flow control of what receives messages.
+    """Return the flow control of a server or listener.
 
     :param listener: a server or notification listener of oslo.messaging that was started, or a
         listener of this driver
-    :raises ValueError: not started, or of another driver
+    :raises ValueError: the server was not started, or uses another driver
     """
     found = compat.listener_of(listener)
     least = 1
@@ -137,6 +129,8 @@ def control(listener: Any) -> FlowControl:
         least = 2 * (found.batch_size or 1)
         found = found.listener
     if not isinstance(found, Listener):
-        raise ValueError(f"{listener!r} has no listener of the AMQP 1.0 driver: "
-                         "was it started, with a transport amqp:// or amqp+…://?")
+        raise ValueError(
+            f"{listener!r} has no listener of the AMQP 1.0 driver: "
+            "was it started, with a transport amqp:// or amqp+…://?"
+        )
     return FlowControl(found, least if least > 2 else 1)

@@ -1,15 +1,5 @@
 #!/usr/bin/env bash
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 set -euo pipefail
 
@@ -24,6 +14,7 @@ BUS is artemis or brokerj.
   javabus.sh ctl BUS PORT ARG...    artemis: its command line, as admin ("queue stat");
                                     brokerj: GET of its REST API ("queue?depth=0")
   javabus.sh kill BUS PORT          SIGKILL, as a crash; "start" brings it back
+  javabus.sh signal BUS PORT NAME   any other signal (STOP, CONT)
   javabus.sh stop BUS PORT [--wipe] clean shutdown; --wipe forgets what is stored as well
   javabus.sh version BUS            prints the version
 
@@ -194,6 +185,12 @@ cmd_kill() {
     rm -f "$NODE/pid"
 }
 
+cmd_signal() {
+    bus "$1"; node "${2:-}"
+    alive "$NODE/pid" || die "no node runs there: $NODE"
+    kill -"${3:?signal}" "$(cat "$NODE/pid")"
+}
+
 cmd_ctl() {
     local kind=$1
     bus "$kind"; node "${2:-}"; shift 2
@@ -214,7 +211,7 @@ PY
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-    install | start | stop | kill | ctl | version) "cmd_$command" "$@" ;;
+    install | start | stop | kill | signal | ctl | version) "cmd_$command" "$@" ;;
     -h | --help | help) usage ;;
     *) usage >&2; exit 2 ;;
 esac

@@ -1,15 +1,5 @@
 # shellcheck shell=bash
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 #
 # Set-up shared by tools/demo.sh, tools/pipeline-demo.sh and tools/test.sh. To be sourced:
 #
@@ -107,9 +97,22 @@ bindep_packages() {
         }' "$TOP/bindep.txt"
 }
 
+# The command of a package may have come by other means, whose packages can conflict with
+# Debian's (a vendor's nodejs brings npm along and conflicts with the package npm).
+_has_command() {
+    case $1 in
+        nodejs) command -v node ;;
+        maven) command -v mvn ;;
+        default-jre-headless) _java_ok ;;
+        npm | git | gcc | shellcheck) command -v "$1" ;;
+        *) return 1 ;;
+    esac >/dev/null
+}
+
 _not_installed() {
     local package
     while read -r package; do
+        ! _has_command "$package" || continue
         dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
             say "$package"
     done
@@ -177,7 +180,7 @@ _inputs_hash() {
     # pip's own configuration is left out on purpose: a mirror changes nothing.
     { "$PYTHON" -c 'import sys; print(sys.executable, sys.version)'
       printf '%s\n' "$TOP" "$1"
-      cat "$TOP"/setup.cfg "$TOP"/setup.py "$TOP"/requirements.txt "$TOP"/amqp1_driver/protocol/compiled/*
+      cat "$TOP"/setup.cfg "$TOP"/setup.py "$TOP"/requirements.txt "$TOP"/amqp1_driver/engine/_speedups/*
       [ "$1" != test ] || cat "$TOP"/test-requirements.txt "$TOP"/doc/requirements.txt
       sed -n '/^\[build-system\]/,/^$/p' "$TOP/pyproject.toml"
     } | sha256sum | cut -c1-64

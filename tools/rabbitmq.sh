@@ -1,15 +1,5 @@
 #!/usr/bin/env bash
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 set -euo pipefail
 
@@ -22,6 +12,7 @@ of the system is changed, no user, no service, no file in /etc. Root or not.
   rabbitmq.sh start DIR PORT             a node on 127.0.0.1:PORT, guest/guest, its own epmd
   rabbitmq.sh ctl DIR PORT [TOOL] ARG... rabbitmqctl (or rabbitmq-plugins, -queues, ...) on it
   rabbitmq.sh kill DIR PORT              SIGKILL, as a crash; "start" brings it back
+  rabbitmq.sh signal DIR PORT NAME       any other signal (STOP, CONT) to its Erlang VM
   rabbitmq.sh stop DIR PORT [--wipe]     clean shutdown; --wipe forgets queues and log as well
   rabbitmq.sh version DIR                prints the version
 
@@ -283,6 +274,13 @@ cmd_kill() {
     end_epmd "$node"
 }
 
+cmd_signal() {
+    local node
+    node=$(node_folder "${1:?folder}" "${2:?port}")
+    alive "$node/beam.pid" || die "no node runs there: $node"
+    kill -"${3:?signal}" "$(cat "$node/beam.pid")"
+}
+
 cmd_ctl() {
     local node tool=rabbitmqctl
     node=$(node_folder "${1:?folder}" "${2:?port}"); shift 2
@@ -296,7 +294,7 @@ cmd_ctl() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-    install | start | stop | kill | ctl | version) "cmd_$command" "$@" ;;
+    install | start | stop | kill | signal | ctl | version) "cmd_$command" "$@" ;;
     -h | --help | help) usage ;;
     *) usage >&2; exit 2 ;;
 esac

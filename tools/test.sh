@@ -1,15 +1,5 @@
 #!/usr/bin/env bash
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 #
 # The whole test suite: set-up, checks, tests, oslo.messaging's own functional
 # suite on every bus, documentation. Goes through all steps, prints a table and
@@ -36,7 +26,7 @@ done
 
 # Modules without I/O: every branch of them is run by the unit tests.
 PURE='amqp1_driver/codec/*,amqp1_driver/codec.py,amqp1_driver/policy/*,amqp1_driver/addressing/*'
-PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options/*'
+PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options/*,amqp1_driver/flowframe.py'
 
 PASSED=0 FAILED=0 TABLE=()
 
@@ -119,6 +109,7 @@ TABLE+=("$(printf '%-34s %-7s %6d s' set-up passed "$SECONDS")")
 DEVSTACK=(devstack/settings devstack/plugin.sh devstack/lib/* tests/devstack/*.sh)
 
 step "lint: ruff" 120 "$BIN/ruff" check .
+step "format: ruff" 120 "$BIN/ruff" format --check --quiet .
 step "types: mypy --strict" 300 "$BIN/mypy" --strict amqp1_driver
 step "layers: import-linter" 120 "$BIN/lint-imports"
 if command -v shellcheck >/dev/null; then
@@ -130,9 +121,9 @@ fi
 step "lint: bashate" 60 "$BIN/bashate" -i E006 -e E042 "${DEVSTACK[@]}"
 # What mostly waits runs beside tests whose deadlines are of many seconds, or which have none. The
 # others measure times, or need both cores.
-WITH_SUITE=(protocol bus devstack mesh cli bench)
-WITH_CRASHES=(contract)
-mapfile -t OTHERS < <(test_folders unit "${WITH_SUITE[@]}" "${WITH_CRASHES[@]}")
+WITH_SUITE=(protocol bus devstack mesh cli bench fuzz)
+WITH_CRASHES=(contract pipeline)
+mapfile -t OTHERS < <(test_folders unit buses "${WITH_SUITE[@]}" "${WITH_CRASHES[@]}")
 if [ -n "$MATRIX" ]; then
     begin "oslo.messaging's suite ($MATRIX)" "$MATRIX_SECONDS" \
         "$BIN/python" -m tests.functional.run --matrix "$MATRIX"
@@ -143,11 +134,13 @@ step "branch coverage of pure modules" 60 \
     "$BIN/coverage" report --include="$PURE" --fail-under=100
 folders "${WITH_SUITE[@]/#/tests/}"
 end
-begin "pipeline: crash tests" "$FOLDER_SECONDS" "$BIN/python" -m pytest -q tests/pipeline/crash
+begin "pipeline: crash tests, and buses" "$((2 * FOLDER_SECONDS))" \
+    "$BIN/python" -m pytest -q tests/pipeline/crash tests/buses
 folders "${WITH_CRASHES[@]/#/tests/}"
 end
+begin "documentation" 300 bash -c docs
 folders ${OTHERS[@]+"${OTHERS[@]}"}
-step "documentation" 300 bash -c docs
+end
 
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${TABLE[@]}"

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""From destinations of oslo.messaging to addresses on the bus at hand. Pure."""
+"""Translation of oslo.messaging destinations into addresses of a bus. Pure, for any thread."""
 
 from amqp1_driver.addressing.base import (
     AddressConfig,
@@ -24,7 +14,7 @@ from amqp1_driver.addressing.base import (
     Queue,
     Service,
 )
-from amqp1_driver.addressing.peer import BusProfile, Peer, ReplyKind, choose, make_addresser
+from amqp1_driver.addressing.peer import BusProfile, Peer, ReplyKind, make_addresser, profile_for
 
 __all__ = [
     "AddressConfig",
@@ -40,6 +30,6 @@ __all__ = [
     "Queue",
     "ReplyKind",
     "Service",
-    "choose",
     "make_addresser",
+    "profile_for",
 ]

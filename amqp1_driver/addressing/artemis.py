@@ -1,35 +1,29 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Addresses of ActiveMQ Artemis, which creates what is asked for with a routing type.
+"""Addresses of ActiveMQ Artemis. Pure, for any thread.
+
+Artemis creates the address and the queue that a link asks for, with a routing type.
 
 ==================  =================================  ====================================
 for                 address                            queue
 ==================  =================================  ====================================
 RPC, any one        ``openstack.rpc.anycast.EX:T``     of the same name (anycast)
 RPC, one            ``openstack.rpc.unicast.EX:T:S``   of the same name (anycast)
-RPC, all            ``openstack.rpc.multicast.EX:T``   one for each link, gone with it
+RPC, all            ``openstack.rpc.multicast.EX:T``   one for each link, deleted with it
 notifications       ``openstack.notify.EX:T``          of the same name (multicast)
 ... of a pool       (the same)                         ``openstack.notify.EX:T:POOL``
 ==================  =================================  ====================================
 
 A virtual host that must be part of the address comes second: ``openstack.vhost.VHOST.rpc…``.
-Dots part the words that the broker's settings are matched by. What has a meaning to Artemis
-(``*``, ``#``, ``?``, ``:``) is percent-encoded inside names, dots only in that of the virtual
-host: different destinations never share an address.
+Dots separate the words by which the broker's address settings match. The addresser
+percent-encodes percent signs and the characters that have a meaning to Artemis (``*``, ``#``,
+``?``, ``:``) inside names. It encodes dots only in the name of the virtual host. Different
+destinations never share an address.
 
-By the capability ``queue`` or ``topic`` of its terminus a link says what it wants to be there.
-To an address without queues Artemis accepts and drops, so a notifier sees to the queue for
-listeners yet to come: Artemis creates it for a link to ``ADDRESS::QUEUE``.
+A link asks for a routing type by the capability of its terminus: ``queue`` for anycast, ``topic``
+for multicast. Artemis accepts and drops a message to an address without queues. A notifier
+therefore declares the queue for listeners that come later: Artemis creates the queue for a link
+to ``ADDRESS::QUEUE``.
 """
 
 import dataclasses
@@ -44,10 +38,10 @@ TOPIC = "topic"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArtemisAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser for ActiveMQ Artemis. Immutable, for any thread.
 
     :param bus: name of the bus, for errors.
-    :param pools: False only when this syntax is forced upon another kind of bus.
+    :param pools: False only when an option forces this syntax upon another kind of bus.
     """
 
     config: AddressConfig

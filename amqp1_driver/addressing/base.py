@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Destinations of oslo.messaging, and what an addresser makes of them.
+"""Destinations of oslo.messaging, and the nodes that an addresser makes of them.
 
-Pure: immutable values, for any thread. A *destination* is where a message should go in the
-terms of oslo.messaging; a *node* (AMQP 1.0 section 2.1) is where it goes on this bus.
+Pure: immutable values, for any thread. A *destination* names in the terms of oslo.messaging
+where a message should go; a *node* (AMQP 1.0 section 2.1) is that place on one bus.
 """
 
 import dataclasses
@@ -25,10 +15,10 @@ from amqp1_driver.options import Settings
 
 
 class Service(enum.Enum):
-    """What a message is part of; the same topic may serve both without mixing them up.
+    """The kind of traffic that a message belongs to; RPC and notifications may share a topic name.
 
-    NODE: no part of oslo.messaging. The topic is the address of a node (AMQP 1.0 section 2.1),
-    which is used as it stands, whatever the bus; nothing is declared for it.
+    NODE: a node outside oslo.messaging. The topic is the address of the node (AMQP 1.0 section
+    2.1). The driver uses this address unchanged on every bus and declares nothing for it.
     """
 
     RPC = "rpc"
@@ -38,15 +28,15 @@ class Service(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Destination:
-    """Where messages go to or come from, independent of the bus. Key of the link cache.
+    """A place that messages go to or come from, independent of the bus. Key of the link cache.
+
+    The constructor normalises the fields, so that destinations with the same meaning are equal:
+    a notification or node has neither server nor fanout.
 
     :param exchange: None or empty for the default exchange.
     :param topic: for notifications with the priority, ``notifications.info``.
     :param server: one server of the topic; None for any one of them.
-    :param fanout: all servers of the topic; then there is no single server.
-
-    Normalised, so that destinations that mean the same are equal: notifications and nodes know
-    neither server nor fanout.
+    :param fanout: all servers of the topic; ``server`` becomes None.
     """
 
     service: Service
@@ -54,7 +44,7 @@ class Destination:
     topic: str
     server: str | None = None
     fanout: bool = False
-    #: looked up for every message, so reckoned once
+    #: computed once, because every message looks up its destination
     _hash: int = dataclasses.field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
@@ -72,7 +62,7 @@ class Destination:
 
     @property
     def routing_key(self) -> str:
-        """Topic and server, or what stands for it, in logs and errors."""
+        """Return topic and server, or topic and ``(fanout)``, for logs and errors."""
         if self.fanout:
             return f"{self.topic} (fanout)"
         return f"{self.topic}.{self.server}" if self.server else self.topic
@@ -80,9 +70,10 @@ class Destination:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue that must exist; ``arguments`` as the bus names them.
+    """A queue that must exist.
 
-    :param temporary: the last one who reads it deletes it when it stops in order.
+    :param arguments: optional arguments, by the names that the bus uses.
+    :param temporary: the last reader deletes the queue when it closes in order; on Broker-J only.
     """
 
     name: str
@@ -105,7 +96,7 @@ class Exchange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """Messages to ``exchange`` with routing key ``key`` go into ``queue``."""
+    """A binding that routes messages to ``exchange`` with routing key ``key`` into ``queue``."""
 
     exchange: str
     queue: str
@@ -114,11 +105,11 @@ class Binding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entity:
-    """What must exist already, for nobody can declare it over AMQP.
+    """An entity that must exist already, because no client can declare it over AMQP.
 
     :param kind: ``queue``, ``topic`` or ``subscription``
-    :param name: its address
-    :param sessions: it must keep messages apart by their group-id
+    :param name: address of the entity
+    :param sessions: the entity must have sessions, which separate messages by their group-id
     """
 
     kind: str
@@ -134,11 +125,12 @@ Declaration: TypeAlias = Queue | Exchange | Binding | Entity
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """An address on the bus, and what must be declared, in this order, before it is used.
+    """An address on the bus, and the declarations that must precede its use.
 
-    :param capability: of the terminus: what the node has to be (``queue``, ``topic``) where the
-        bus asks; empty: none.
-    :param properties: of a link that reads it.
+    :param declare: in the order in which the driver must declare them.
+    :param capability: capability of the terminus (``queue``, ``topic``), which asks the bus for
+        this kind of node; empty: none.
+    :param properties: properties of a link that reads the node.
     """
 
     address: str
@@ -149,13 +141,13 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AddressConfig:
-    """What the configuration says about addresses.
+    """The part of the configuration that concerns addresses.
 
     :param vhost: virtual host that has to be a part of each address; None when there is none,
-        or when the bus itself keeps virtual hosts apart.
-    :param default_exchange: the transport's, from ``control_exchange``.
-    :param rabbitmq: how queues of RabbitMQ are declared.
-    :param durable_casts: casts are marked durable (option ``durable``).
+        or when the bus itself separates virtual hosts.
+    :param default_exchange: default exchange of the transport, from ``control_exchange``.
+    :param rabbitmq: options of the queues of RabbitMQ.
+    :param durable_casts: the driver marks casts durable (option ``durable``).
     """
 
     vhost: str | None
@@ -177,7 +169,10 @@ class AddressConfig:
     def from_settings(
         cls, settings: Settings, vhost: str | None = None, default_exchange: str | None = None
     ) -> "AddressConfig":
-        """:param vhost: only if it is to be part of addresses (option ``pseudo_vhost``)."""
+        """Return the address configuration of some settings.
+
+        :param vhost: virtual host to put into each address (option ``pseudo_vhost``), or None.
+        """
         return cls(
             vhost=vhost or None,
             default_exchange=default_exchange or None,
@@ -196,7 +191,11 @@ class AddressConfig:
         )
 
     def exchange_of(self, dest: Destination) -> str:
-        """Exchange of a destination, by the precedence that operators know."""
+        """Return the exchange of a destination.
+
+        The exchange of the destination comes first, then the configured default of its service,
+        then that of the transport, then the name of the service.
+        """
         if dest.service is Service.RPC:
             configured = self.default_rpc_exchange
         else:
@@ -205,20 +204,20 @@ class AddressConfig:
 
 
 class Addresser(Protocol):
-    """Turns destinations into nodes of one kind of bus. Immutable, for any thread."""
+    """A translator of destinations into nodes of one kind of bus. Immutable, for any thread."""
 
     def target(self, dest: Destination) -> Node:
-        """Where to send a message for ``dest``."""
+        """Return the node to send messages for ``dest`` to."""
         ...
 
     def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
-        """Where to receive the messages for ``dest`` from.
+        """Return the nodes to receive the messages for ``dest`` from.
 
-        RPC: the server's own node (when ``dest`` names a server), the group's and the one for
-        all, in that order. Notifications: one node.
+        RPC: the server's own node (when ``dest`` names a server), the node of the group and the
+        fanout node, in that order. Notifications: one node.
 
         :param pool: name of a pool of notification listeners; each pool gets every message.
         :param unique: distinguishes this listener from all others on the bus.
-        :raises UnsupportedFeature: the bus knows no pools.
+        :raises UnsupportedFeature: the bus has no pools.
         """
         ...

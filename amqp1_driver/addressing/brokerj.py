@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Queues and exchanges of Apache Qpid Broker-J.
+"""Queues and exchanges of Apache Qpid Broker-J. Pure, for any thread.
 
 ================  =======================================  ======================================
 for               queue                                    sent to
@@ -22,17 +12,20 @@ notifications     ``openstack:notify:EX:TOPIC``            key of that name
 ... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
 ================  =======================================  ======================================
 
-The address of a queue is its name. Keys are those of the exchange ``amq.direct``, which is always
-there: ``amq.direct/KEY``. What goes to a key without queues is accepted and dropped, so a notifier
-sees to the queue for listeners yet to come.
+The address of a queue is its name. Keys are routing keys of the exchange ``amq.direct``, which
+always exists: ``amq.direct/KEY``. The broker accepts and drops a message to a key without queues.
+A notifier therefore declares the queue for listeners that come later.
 A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
-Colons, slashes, backslashes and percent signs inside names are percent-encoded: different
-destinations never share a queue.
+The addresser percent-encodes colons, slashes, backslashes and percent signs inside names.
+Different destinations never share a queue.
 
-Broker-J has no queues that expire when they are unused. A queue goes with its last reader, or
-stays: that for one server goes, for then nobody is there; that for any server stays if casts
-are to be durable, for then one may wait in it, unless its last reader stops in order and it is
-empty; those of notifications stay.
+Broker-J has no queues that expire when they are unused: it deletes a queue with its last reader,
+or never.
+
+- The queue of one server disappears with its last reader, because then no server is there.
+- The queue for any server stays if casts are durable, because a cast may wait in it. With the
+  option ``delete_unused_queues`` its last reader deletes it on closing in order, if it is empty.
+- The queues of notifications stay.
 """
 
 import dataclasses
@@ -50,12 +43,13 @@ from amqp1_driver.exceptions import UnsupportedFeature
 
 EXCHANGE = "amq.direct"
 
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class BrokerJAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser for Apache Qpid Broker-J. Immutable, for any thread.
 
     :param bus: name of the bus, for errors.
-    :param pools: False only when this syntax is forced upon another kind of bus.
+    :param pools: False only when an option forces this syntax upon another kind of bus.
     """
 
     config: AddressConfig
@@ -68,7 +62,7 @@ class BrokerJAddresser:
         if dest.fanout:
             return Node(f"{EXCHANGE}/{self._rpc_name('multicast', dest)}")
         if dest.server:
-            # Not declared by the sender: without the server's queue nobody is there.
+            # The sender does not declare this queue: without it the server is not there.
             return Node(self._unicast_queue(dest, dest.server).name)
         queue = self._anycast_queue(dest)
         return Node(queue.name, (queue,))
@@ -96,7 +90,7 @@ class BrokerJAddresser:
         return _queue(self._rpc_name("unicast", dest, server), auto_delete=True)
 
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
-        """A queue of this listener alone, gone with its connection."""
+        """Return the exclusive queue of this listener, which its connection deletes."""
         name = self._rpc_name("multicast", dest, unique)
         queue = Queue(name, durable=False, exclusive=True, auto_delete=False, temporary=True)
         return Node(name, (queue, Binding(EXCHANGE, name, self._rpc_name("multicast", dest))))
@@ -117,9 +111,7 @@ class BrokerJAddresser:
 
 
 def _queue(name: str, *, auto_delete: bool, temporary: bool = False) -> Queue:
-    return Queue(
-        name, durable=True, exclusive=False, auto_delete=auto_delete, temporary=temporary
-    )
+    return Queue(name, durable=True, exclusive=False, auto_delete=auto_delete, temporary=temporary)
 
 
 def _escape(name: str) -> str:

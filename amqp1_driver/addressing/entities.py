@@ -1,17 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""What has to exist on Azure Service Bus for some targets, and how to make it. Pure."""
+"""The entities that Azure Service Bus must have for some topics, and the commands that make them.
+
+Pure, for any thread.
+"""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -20,14 +13,15 @@ from dataclasses import dataclass
 from amqp1_driver.addressing.base import Destination, Entity, Node, Service
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser
 
-#: How long a message stays locked for who has it, in ISO 8601; a service that is slower to begin
-#: with a message than this gets it again. Replies are worth nothing after the last time-out.
+#: ISO 8601 durations. _LOCK: how long a message stays locked for its receiver; a service that
+#: starts on a message later than this gets it again. _REPLY_LIFE: time to live of replies, which
+#: are useless after the caller's time-out.
 _LOCK, _REPLY_LIFE = "PT1M", "PT10M"
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A topic and who reads it.
+    """A topic and its readers.
 
     :param readers: servers of an RPC topic, or pools of a notification topic
     :param workers: processes of each server
@@ -41,9 +35,9 @@ class Use:
 
 
 def parse(service: Service, text: str) -> Use:
-    """``EXCHANGE/TOPIC`` or ``EXCHANGE/TOPIC/READER,READER``.
+    """Parse ``EXCHANGE/TOPIC`` or ``EXCHANGE/TOPIC/READER,READER``.
 
-    :raises ValueError: it is neither
+    :raises ValueError: the text has neither form
     """
     exchange, _, rest = text.partition("/")
     topic, _, readers = rest.partition("/")
@@ -53,15 +47,17 @@ def parse(service: Service, text: str) -> Use:
 
 
 def needed(addresser: ServiceBusAddresser, uses: Iterable[Use]) -> tuple[Entity, ...]:
-    """All entities for them, each once, a topic before its subscriptions."""
+    """Return all entities that the uses need, each once, a topic before its subscriptions."""
     nodes: list[Node] = []
     for use in uses:
         if use.service is Service.RPC:
             everyone = Destination(use.service, use.exchange, use.topic, fanout=True)
             nodes += [addresser.reply("")[0], addresser.target(everyone)]
         for destination, pool in _read(use):
-            nodes += [addresser.target(destination),
-                      *addresser.sources(destination, pool=pool, unique="")]
+            nodes += [
+                addresser.target(destination),
+                *addresser.sources(destination, pool=pool, unique=""),
+            ]
     found = dict.fromkeys(d for node in nodes for d in node.declare if isinstance(d, Entity))
     return tuple(sorted(found, key=lambda entity: entity.kind == "subscription"))
 
@@ -69,15 +65,23 @@ def needed(addresser: ServiceBusAddresser, uses: Iterable[Use]) -> tuple[Entity,
 def _read(use: Use) -> list[tuple[Destination, str | None]]:
     if use.service is Service.RPC:
         processes = (None, *map(str, range(2, use.workers + 1)))
-        return [(Destination(use.service, use.exchange, use.topic, server), process)
-                for server in use.readers or (None,) for process in processes]
-    # listeners without a pool have a subscription in any case: else nothing would be kept
-    return [(Destination(use.service, use.exchange, use.topic), pool)
-            for pool in (None, *use.readers)]
+        return [
+            (Destination(use.service, use.exchange, use.topic, server), process)
+            for server in use.readers or (None,)
+            for process in processes
+        ]
+    # There is always a subscription for listeners without a pool: without one the topic would
+    # keep no message for them.
+    return [
+        (Destination(use.service, use.exchange, use.topic), pool) for pool in (None, *use.readers)
+    ]
 
 
 def az_commands(entities: Sequence[Entity]) -> list[str]:
-    """Commands of Azure's CLI that make them; group and namespace come from variables."""
+    """Return the commands of Azure's CLI that create the entities.
+
+    The commands take resource group and namespace from the variables GROUP and NAMESPACE.
+    """
     return [" ".join(["az", *_arguments(entity)]) for entity in entities]
 
 
@@ -88,9 +92,20 @@ def _arguments(entity: Entity) -> list[str]:
     locks = ["--lock-duration", _LOCK]
     if entity.kind == "subscription":
         topic, _, name = entity.name.partition("/Subscriptions/")
-        return ["servicebus topic subscription create", *place, "--topic-name",
-                shlex.quote(topic), "--name", shlex.quote(name), *locks]
+        return [
+            "servicebus topic subscription create",
+            *place,
+            "--topic-name",
+            shlex.quote(topic),
+            "--name",
+            shlex.quote(name),
+            *locks,
+        ]
     if entity.sessions:
-        locks = ["--enable-session true", "--lock-duration PT5M",
-                 "--default-message-time-to-live", _REPLY_LIFE]
+        locks = [
+            "--enable-session true",
+            "--lock-duration PT5M",
+            "--default-message-time-to-live",
+            _REPLY_LIFE,
+        ]
     return ["servicebus queue create", *place, "--name", shlex.quote(entity.name), *locks]

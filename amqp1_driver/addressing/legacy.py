@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Addresses with prefixes and dots, for brokers such as qpidd.
+"""Addresses with prefixes and dots, for brokers such as qpidd. Pure, for any thread.
 
 =========  ================================================
 one        ``exclusive[.VHOST].EXCHANGE.TOPIC.SERVER``
@@ -18,10 +8,10 @@ any one    ``unicast[.VHOST].EXCHANGE.TOPIC``
 all        ``broadcast[.VHOST].EXCHANGE.TOPIC.all``
 =========  ================================================
 
-Names go in as they are: the brokers provision queues by these patterns, and processes with
-the driver that was part of oslo.messaging share the bus during an upgrade. The price, as
-ever: RPC and notifications of one exchange and topic share an address, and names with dots
-can be read in more than one way.
+The addresser does not encode names: brokers provision queues by these patterns, and processes
+with the driver that was part of oslo.messaging share the bus during an upgrade. This has two
+drawbacks, which that driver had too. RPC and notifications of one exchange and topic share an
+address, and an address made from names with dots is ambiguous.
 """
 
 import dataclasses
@@ -32,7 +22,7 @@ from amqp1_driver.exceptions import UnsupportedFeature
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LegacyAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser with prefixes and dots. Immutable, for any thread.
 
     :param bus: name of the bus, for errors.
     :param pools: the bus takes ``address::queue`` as a source.
@@ -58,7 +48,7 @@ class LegacyAddresser:
         return (*own, Node(group), fanout)
 
     def _pooled(self, address: str, pool: str | None) -> str:
-        """Fully qualified queue name (as Artemis calls it): one queue per pool."""
+        """Return the fully qualified queue name (the term of Artemis): one queue per pool."""
         if not pool:
             return address
         if not self.pools:

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which bus is at the other end, told from its Open frame, and how to treat it.
+"""Detection of the bus from its Open frame, and the profile that says how to treat it.
 
-Pure. What each bus does was observed on running ones (RabbitMQ 4.0 and 4.3, qpidd 1.40,
-qpid-dispatch 1.19, skupper-router 3.4, Artemis 2.40, Broker-J 9.2); it announces too little to
-go by capabilities alone.
+Pure, for any thread. The profiles come from observation of running buses (RabbitMQ 4.0 and 4.3,
+qpidd 1.40, qpid-dispatch 1.19, skupper-router 3.4, Artemis 2.40, Broker-J 9.2). Capabilities alone
+do not suffice: buses announce too little.
 """
 
 import dataclasses
@@ -29,21 +19,24 @@ from amqp1_driver.addressing.legacy import LegacyAddresser
 from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.addressing.routable import RoutableAddresser
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser, split_reply
+from amqp1_driver.exceptions import printable
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
 RABBITMQ_VHOST_PREFIX = "vhost:"
-#: of AMQP over WebSocket, by the OASIS binding
+#: WebSocket subprotocol of AMQP, by the OASIS binding
 WEBSOCKET_SUBPROTOCOL = "amqp"
-_CHANNELS = 65536  # of a bus that is not known to allow fewer sessions
+#: longest product name and version text that the driver keeps, in characters
+_TEXT = 100
+DEFAULT_MAX_SESSIONS = 65536  # sessions on a bus that is not known to allow fewer
 
 
 class ReplyKind(enum.Enum):
-    """How an address for replies is had.
+    """The way in which the driver gets an address for replies.
 
-    DYNAMIC: source with dynamic=true. VOLATILE: RabbitMQ's direct reply-to, no queue at all.
+    DYNAMIC: source with dynamic=true. VOLATILE: RabbitMQ's direct reply-to, without a queue.
     TEMPORARY: dynamic source with capability ``temporary-queue``. EXCLUSIVE: an exclusive
-    queue that the driver declares. SESSION: one queue for all, in which each process has a
-    session of its own.
+    queue that the driver declares. SESSION: one queue for all processes, in which each process
+    has a session of its own.
     """
 
     DYNAMIC = "dynamic"
@@ -54,10 +47,10 @@ class ReplyKind(enum.Enum):
 
 
 class DeclareBy(enum.Enum):
-    """How queues and exchanges are declared, where that has to be.
+    """The way in which the driver declares queues and exchanges, on a bus that needs it.
 
-    RABBITMQ, QPID: by the management of the bus over AMQP. ATTACHING: the bus creates what a
-    link asks for.
+    RABBITMQ, QPID: by the management of the bus over AMQP. ATTACHING: the bus creates the node
+    that a link asks for.
     """
 
     RABBITMQ = "rabbitmq"
@@ -67,39 +60,41 @@ class DeclareBy(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """Who the peer says it is (Open, AMQP 1.0 section 2.7.1).
+    """The identity that the peer announces (Open, AMQP 1.0 section 2.7.1).
 
-    :param product: empty when the peer does not say.
-    :param version: numbers of its version, () when unknown.
-    :param max_frame: its max-frame-size in bytes, None when unknown.
+    :param product: name of the product; empty when the peer does not announce it.
+    :param version: numbers of the version, () when unknown.
     """
 
     product: str
     version: tuple[int, ...] = ()
     capabilities: frozenset[str] = frozenset()
-    max_frame: int | None = None
     container: str = ""
 
     @classmethod
     def from_open(
         cls,
-        properties: Mapping[object, object] | None,
-        offered_capabilities: Iterable[object] | str | None,
+        properties: object,
+        offered_capabilities: object,
         *,
-        max_frame: int | None = None,
         container: str | None = None,
     ) -> "Peer":
-        """Never raises, whatever the peer has sent."""
-        given = {str(key): value for key, value in (properties or {}).items()}
-        if offered_capabilities is None:
-            offered_capabilities = ()
-        elif isinstance(offered_capabilities, str):  # one symbol instead of an array
+        """Return the peer that an Open frame describes; never raise, whatever the frame holds."""
+        given = (
+            {key: value for key, value in properties.items() if isinstance(key, str)}
+            if isinstance(properties, Mapping)
+            else {}
+        )
+        if isinstance(offered_capabilities, str):  # one symbol instead of an array
             offered_capabilities = (offered_capabilities,)
+        elif not isinstance(offered_capabilities, Iterable):
+            offered_capabilities = ()
         return cls(
             product=_text(given.get("product")),
             version=_version(_text(given.get("version"))),
-            capabilities=frozenset(str(symbol) for symbol in offered_capabilities),
-            max_frame=max_frame,
+            capabilities=frozenset(
+                str(symbol) for symbol in offered_capabilities if isinstance(symbol, str)
+            ),
             container=container or "",
         )
 
@@ -110,36 +105,48 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BusProfile:
-    """How to treat a bus.
+    """The behaviour of a bus, and how to treat it.
 
-    :param addressing: ``legacy``, ``routable``, ``rabbitmq``, ``artemis``, ``brokerj`` or
-        ``servicebus``.
-    :param anonymous: all sends go over one link to the anonymous terminus.
-    :param anonymous_replies: replies do, so that no link per reply address is needed.
-    :param provision: queues and exchanges have to be declared before use.
-    :param declares: how, if so.
-    :param outcomes: a sender has to say which outcomes it understands; else the peer detaches
-        the link for one message that it can't deliver.
-    :param session_per_receiver: an error of one link ends its whole session.
-    :param own_links: links to single queues can be tried too: one that is refused harms no other.
-    :param redeclare: RELEASED says that the message is in no queue: declaring the node and
-        sending it once more can't make two of it.
+    :param name: name of the bus, for logs and errors.
+    :param addressing: syntax of addresses: ``legacy``, ``routable``, ``rabbitmq``, ``artemis``,
+        ``brokerj`` or ``servicebus``.
+    :param anonymous: the driver sends all messages over one link to the anonymous terminus.
+    :param anonymous_replies: the driver sends replies over that link, so that it needs no link
+        per reply address.
+    :param provision: the driver must declare queues and exchanges before it uses them.
+    :param declares: the way to declare them, if ``provision``.
+    :param needs_outcomes: a sender must list the needs_outcomes it understands; otherwise the peer
+        detaches the link because of one message that it cannot deliver.
+    :param session_per_receiver: an error of one link ends its whole session, so that each
+        receiver needs a session of its own.
+    :param released_in_doubt: RELEASED does not prove that no receiver had the message: RabbitMQ
+        also releases messages that were in a queue, or with its reader, when somebody deleted
+        the queue. The driver never resends such a message, whatever the options say; a call
+        still waits for its reply.
     :param max_sessions: sessions per connection that the bus allows.
     :param pools: notification pools are possible.
     :param durable: the durable header makes a difference.
-    :param vhost_prefix: what a virtual host's name has in front in the Open frame.
-    :param stores: it owns what it has accepted; if not, the outcome is the receiver's.
-    :param news: seconds until all of it has heard of a new reader, where it is a mesh.
-    :param echoes: it answers a Flow frame that asks for an echo (proton's peers do not).
-    :param keeps_window: it looks at our session's window before each frame, not only before each
-        message.
-    :param premade: nobody can declare anything: what is missing is an error, not yet to come.
-    :param claims: a token must be put for each node before links to it are opened, unless
-        SASL has told who we are.
-    :param locks: a message is locked for a time once it has left its queue, so that no more may
-        be asked for than are worked on soon.
-    :param abandons: what is handed back comes again without end unless it is said to have failed.
-    :param one_session: all links are on one session as long as it has room.
+    :param vhost_prefix: prefix of the virtual host's name in the Open frame.
+    :param stores: the bus owns a message that it has accepted; False: the outcome comes from the
+        receiver.
+    :param propagation_seconds: seconds until all routers of a mesh know of a new receiver; 0 for
+        other buses.
+    :param answers_echo: the bus answers a Flow frame that asks for an echo (peers with proton do
+        not).
+    :param window_per_frame: the bus checks the window of our session before each frame, not only
+        before each message.
+    :param predeclared: no client can declare anything: a missing node is an error, and not a node
+        that may still appear.
+    :param needs_tokens: the driver must put a token for each node before it opens links to the
+        node, unless SASL has authenticated it.
+    :param locks: the bus locks a message for a limited time once the message has left its queue,
+        so that the driver may ask for no more messages than it will soon work on.
+    :param expires: the driver honours the absolute-expiry-time of messages. On this bus the
+        clocks of hosts are right, because tokens depend on them; on another bus a wrong clock
+        would cost messages that the bus has accepted.
+    :param marks_returned_as_failed: the bus redelivers a message without end unless the receiver
+        that returns it marks it as failed (delivery-failed).
+    :param one_session: all links are on one session as long as the session has room.
     :param subprotocol: name of AMQP in the request for a WebSocket.
     """
 
@@ -150,33 +157,35 @@ class BusProfile:
     reply: ReplyKind = ReplyKind.DYNAMIC
     provision: bool = False
     declares: DeclareBy = DeclareBy.RABBITMQ
-    outcomes: bool = False
+    needs_outcomes: bool = False
     session_per_receiver: bool = False
-    own_links: bool = False
-    redeclare: bool = False
-    max_sessions: int = _CHANNELS
+    released_in_doubt: bool = False
+    max_sessions: int = DEFAULT_MAX_SESSIONS
     pools: bool = False
     durable: bool = False
     stores: bool = True
-    news: float = 0.0
-    premade: bool = False
-    claims: bool = False
+    propagation_seconds: float = 0.0
+    predeclared: bool = False
+    needs_tokens: bool = False
     locks: bool = False
-    abandons: bool = False
+    marks_returned_as_failed: bool = False
+    expires: bool = False
     one_session: bool = False
     subprotocol: str = WEBSOCKET_SUBPROTOCOL
-    echoes: bool = False
-    keeps_window: bool = True
+    answers_echo: bool = False
+    window_per_frame: bool = True
     vhost_prefix: str = ""
 
 
-def _router(name: str, *, news: float) -> BusProfile:
-    return BusProfile(name=name, addressing="routable", stores=False, news=news)
+def _router(name: str, *, propagation_seconds: float) -> BusProfile:
+    return BusProfile(
+        name=name, addressing="routable", stores=False, propagation_seconds=propagation_seconds
+    )
 
 
 def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
-    # Anonymous: what is sent to a queue that does not exist comes back RELEASED, where a link
-    # of its own could not be attached (and up to 4.2 would take its session down).
+    # Anonymous: RabbitMQ releases a message to a queue that does not exist. It would refuse a
+    # link to that queue, and up to 4.2 it would end the link's session too.
     return BusProfile(
         name="RabbitMQ",
         addressing="rabbitmq",
@@ -184,44 +193,45 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
         reply=reply,
         provision=True,
         session_per_receiver=session_per_receiver,
-        own_links=not session_per_receiver,
-        redeclare=True,
+        released_in_doubt=True,
         max_sessions=64,
         pools=True,
         durable=True,
         vhost_prefix=RABBITMQ_VHOST_PREFIX,
-        echoes=True,
+        answers_echo=True,
     )
 
 
-# It says nothing of itself when it connects, and wants TLS and tokens before that.
+# Service Bus does not announce a product in its Open frame, and needs TLS and tokens before it.
 SERVICE_BUS = BusProfile(
     name="Azure Service Bus",
     addressing="servicebus",
     anonymous_replies=False,
     reply=ReplyKind.SESSION,
     pools=True,
-    premade=True,
-    claims=True,
+    predeclared=True,
+    needs_tokens=True,
     locks=True,
-    abandons=True,
+    marks_returned_as_failed=True,
+    expires=True,
     one_session=True,
     subprotocol="AMQPWSB10",
 )
 
 
-# Product (lower case) -> profiles by lowest version, the newest first. The last one also
-# serves a peer that does not tell its version.
+# Product (lower case) -> profiles by lowest version, the newest first. The last profile also
+# serves a peer that does not announce its version.
 _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
-    # Routers have named links: by its credit a router says whether anyone is there.
-    "qpid-dispatch-router": (((), _router("qpid-dispatch", news=1.0)),),
-    "skupper-router": (((), _router("skupper-router", news=1.0)),),
-    "amqp1-bus-router": (((), _router("embedded router", news=0.0)),),
+    # Routers get a link per address: by its credit a router shows whether a receiver is there.
+    "qpid-dispatch-router": (((), _router("qpid-dispatch", propagation_seconds=1.0)),),
+    "skupper-router": (((), _router("skupper-router", propagation_seconds=1.0)),),
+    "amqp1-bus-router": (((), _router("embedded router", propagation_seconds=0.0)),),
     "amqp1-bus-broker": (((), BusProfile(name="embedded broker", pools=True)),),
-    # qpidd accepts and drops what goes to an unknown node by the anonymous terminus: right
-    # for replies that nobody waits for any more, wrong for everything else.
+    # qpidd accepts and drops a message that goes to an unknown node by the anonymous terminus.
+    # That is right for replies whose caller has gone, and wrong for everything else.
     "qpid-cpp": (((), BusProfile(name="qpidd", durable=True)),),
-    # It reckons the credit of a common link by the address that was used last: each has its own.
+    # Artemis computes the credit of an anonymous link from the address that was used last, so
+    # that each address needs a link of its own.
     "apache-activemq-artemis": (
         (
             (),
@@ -243,8 +253,8 @@ _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
                 addressing="brokerj",
                 provision=True,
                 declares=DeclareBy.QPID,
-                outcomes=True,
-                keeps_window=False,
+                needs_outcomes=True,
+                window_per_frame=False,
                 max_sessions=256,
                 pools=True,
                 durable=True,
@@ -260,16 +270,17 @@ _PROFILES: dict[str, tuple[tuple[tuple[int, ...], BusProfile], ...]] = {
 }
 
 
-def choose(peer: Peer, mode: str = "dynamic") -> BusProfile:
-    """The profile for a peer.
+def profile_for(peer: Peer, mode: str = "dynamic") -> BusProfile:
+    """Return the profile for a peer.
 
-    :param mode: option ``addressing_mode``; anything but ``dynamic`` forces the syntax of
-        addresses and nothing else, except ``servicebus``, which says all.
+    :param mode: option ``addressing_mode``; any value but ``dynamic`` forces the syntax of
+        addresses and nothing else, except ``servicebus``, which selects the whole profile.
     """
-    told = foretold(mode)
-    if told is not None:
-        return told
-    profile = _known(peer) or BusProfile(name=str(peer), durable=True)
+    forced = forced_profile(mode)
+    if forced is not None:
+        return forced
+    # An unknown bus: do as the driver inside of oslo.messaging does, which may share the bus.
+    profile = _known(peer) or BusProfile(name=str(peer), addressing="routable", durable=True)
     relay = ANONYMOUS_RELAY in peer.capabilities
     profile = dataclasses.replace(
         profile,
@@ -278,22 +289,23 @@ def choose(peer: Peer, mode: str = "dynamic") -> BusProfile:
     )
     if mode in ("dynamic", profile.addressing):
         return profile
-    # Pools are made by the syntax that is native to the bus.
+    # Pools need the syntax that is native to the bus.
     return dataclasses.replace(profile, addressing=mode, pools=False)
 
 
-def foretold(mode: str) -> BusProfile | None:
-    """The profile, if it is known before the peer has opened."""
+def forced_profile(mode: str) -> BusProfile | None:
+    """Return the profile if the option alone determines it, before the peer's Open; else None."""
     return SERVICE_BUS if mode == SERVICE_BUS.addressing else None
 
 
 def reply_source(
     profile: BusProfile, addresser: Addresser, unique: str, generation: int
 ) -> tuple[Node | None, str | None]:
-    """The node to read replies from, and the session in it; None where the bus assigns one.
+    """Return the node to read replies from, and the session in it.
 
-    :param unique: of the process and fork.
-    :param generation: which connection of the process this is.
+    :param unique: identifies the process and fork.
+    :param generation: number of this connection within the process.
+    :returns: the node, None if the bus assigns it; the session, None if the node has none.
     """
     if profile.reply is ReplyKind.EXCLUSIVE:
         return reply_node(unique), None
@@ -303,7 +315,7 @@ def reply_source(
 
 
 def reply_target(profile: BusProfile, address: str) -> Node:
-    """Where to send a reply to; ``address`` is what the caller gave."""
+    """Return the node to send a reply to; ``address`` is the caller's reply address."""
     if profile.reply is not ReplyKind.SESSION:
         return Node(address)
     entity, session = split_reply(address)
@@ -311,12 +323,12 @@ def reply_target(profile: BusProfile, address: str) -> Node:
 
 
 def raw_node(profile: BusProfile, address: str) -> Node:
-    """A node by its own address: that is not touched, and the node has to be there."""
-    return Node(address, (Entity("queue", address),) if profile.claims else ())
+    """Return the node with exactly this address; the node has to exist."""
+    return Node(address, (Entity("queue", address),) if profile.needs_tokens else ())
 
 
 def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
-    """The addresser for a profile.
+    """Return the addresser for a profile.
 
     :raises ValueError: the profile names an unknown syntax.
     """
@@ -343,10 +355,10 @@ def _known(peer: Peer) -> BusProfile | None:
 
 
 def _text(value: object) -> str:
-    return str(value) if isinstance(value, str) else ""
+    return printable(value, _TEXT) if isinstance(value, str) else ""
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """``4.3.6+2.g1`` is (4, 3, 6); () for a text without numbers."""
+    """Parse a version: ``4.3.6+2.g1`` is (4, 3, 6); () for a text without numbers."""
     found = re.search(r"\d+(?:\.\d+)*", text, re.ASCII)
     return tuple(int(number) for number in found.group().split(".")) if found else ()

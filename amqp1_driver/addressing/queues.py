@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What queues of RabbitMQ are declared with. Pure: immutable values, for any thread."""
+"""Options with which the driver declares RabbitMQ's queues. Pure, for any thread."""
 
 import dataclasses
 
@@ -19,12 +9,12 @@ from amqp1_driver.options import Settings
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """How queues of one purpose are declared. Durations in milliseconds, 0 means none.
+    """Options for the queues of one purpose. Durations are milliseconds; 0 means none.
 
     :param kind: ``classic``, ``quorum`` or ``stream``
-    :param replicas: of quorum queues and streams; 0: as the broker has it
-    :param delivery_limit: of quorum queues; 0: as the broker has it
-    :param temporary: the last one who reads it deletes it
+    :param replicas: of quorum queues and streams; 0: the default of the broker
+    :param delivery_limit: of quorum queues; 0: the default of the broker
+    :param temporary: on Broker-J, the last reader deletes the queue of a topic when it closes
     """
 
     kind: str = "classic"
@@ -41,13 +31,13 @@ class QueueOptions:
 
     @property
     def lasting(self) -> bool:
-        """Whether the queue outlives a restart of the broker."""
+        """Return whether the queue survives a restart of the broker."""
         return self.durable or self.kind != "classic"
 
     def arguments(self) -> tuple[tuple[str, object], ...]:
-        """Optional arguments of the declaration.
+        """Return the optional arguments of the declaration.
 
-        The type is always given, because the default type can be set by virtual host.
+        They always name the queue type, because a virtual host may set another default type.
         """
         return (
             ("x-queue-type", self.kind),
@@ -78,11 +68,11 @@ class QueueOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RabbitmqConfig:
-    """What the configuration says about RabbitMQ.
+    """The part of the configuration that concerns RabbitMQ.
 
-    :param pools: of notification pools
-    :param exchange: for fanouts and notifications; exists, of type direct
-    :param priority: of those who read a queue together with others
+    :param pools: options for the queues of notification pools
+    :param exchange: existing direct exchange for fanouts and notifications
+    :param priority: consumer priority of links that share a queue with others; 0: none
     """
 
     rpc: QueueOptions = QueueOptions()

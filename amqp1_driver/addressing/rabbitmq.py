@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Queues of RabbitMQ 4, by its address format v2.
+"""Queues of RabbitMQ 4, in its address format v2. Pure, for any thread.
 
 ================  =======================================  =====================================
 for               queue                                    sent to
@@ -22,14 +12,17 @@ notifications     ``openstack:notify:EX:TOPIC``            its name, as a key
 ... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
 ================  =======================================  =====================================
 
-Keys are those of an exchange that every virtual host has (``amq.direct``): an exchange of our own
-would outlive all who use it, and where a key has no queue a message comes back RELEASED.
+Keys are routing keys of an exchange that every virtual host has (``amq.direct``). An exchange of
+our own would outlive all its users. RabbitMQ releases a message whose key has no queue (RELEASED).
 
 A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
-Colons and percent signs inside a name are percent-encoded: different destinations never share
-a queue. Queues outlive connections but not forever: the last server that stops in order deletes
-those of RPC, and they expire when unused, except the one for notifications without a pool, which
-keeps them for listeners yet to come.
+The addresser percent-encodes colons and percent signs inside a name. Different destinations never
+share a queue.
+
+Queues outlive connections and servers, and expire when unused. The queue for notifications
+without a pool does not expire by default: it keeps notifications for listeners that come later.
+The driver never deletes a queue that others send to. RabbitMQ cannot delete a queue on condition
+that it is unused or empty, and messages in the queue or with its reader would then be in doubt.
 """
 
 import dataclasses
@@ -39,16 +32,16 @@ from amqp1_driver.addressing.base import AddressConfig, Binding, Destination, No
 from amqp1_driver.addressing.queues import QueueOptions
 from amqp1_driver.exceptions import UnsupportedFeature
 
-#: property of a receiving link, and filter of its source
+#: name of a property of a receiving link, and of a filter of its source
 PRIORITY = "rabbitmq:priority"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RabbitmqAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser for RabbitMQ 4. Immutable, for any thread.
 
     :param bus: name of the bus, for errors.
-    :param pools: False only when this syntax is forced upon another kind of bus.
+    :param pools: False only when an option forces this syntax upon another kind of bus.
     """
 
     config: AddressConfig
@@ -59,11 +52,11 @@ class RabbitmqAddresser:
         if dest.service is Service.NOTIFY:
             return Node(self._keyed(self._notify_key(dest)), self._notify_queue(dest, None))
         if dest.fanout:
-            # Each server has its own queue for it; where there is none, nobody is there.
+            # Each server has its own fanout queue; without any queue there is no server.
             return Node(self._keyed(self._rpc_name("multicast", dest)))
         if dest.server:
-            # Not declared by the sender: without the server's queue nobody is there, and the
-            # message comes back RELEASED instead of waiting for a server that is no more.
+            # The sender does not declare this queue: without it the server is not there, and
+            # RabbitMQ releases the message instead of keeping it for a server that has gone.
             return Node(_queue_address(self._unicast_queue(dest, dest.server).name))
         queue = self._anycast_queue(dest)
         return Node(_queue_address(queue.name), (queue,))
@@ -90,7 +83,7 @@ class RabbitmqAddresser:
         return self._shared(queue, (queue, binding))
 
     def _shared(self, queue: Queue, declare: tuple[Queue | Binding, ...]) -> Node:
-        """A queue that several may read."""
+        """Return the node of a queue that several links may read."""
         priority = self.config.rabbitmq.priority
         properties = ((PRIORITY, priority),) if priority else ()
         return Node(_queue_address(queue.name), declare, properties=properties)
@@ -102,8 +95,8 @@ class RabbitmqAddresser:
         return _queue(self._rpc_name("unicast", dest, server), self.config.rabbitmq.rpc)
 
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
-        """A queue of this listener alone, gone with its connection."""
-        queue = _exclusive(self._rpc_name("multicast", dest, unique))
+        """Return the exclusive queue of this listener, deleted with its link or connection."""
+        queue = _exclusive(self._rpc_name("multicast", dest, unique), auto_delete=True)
         key = self._rpc_name("multicast", dest)
         binding = Binding(self.config.rabbitmq.exchange, queue.name, key)
         return Node(_queue_address(queue.name), (queue, binding))
@@ -135,19 +128,17 @@ def _queue(name: str, options: QueueOptions) -> Queue:
         exclusive=False,
         auto_delete=False,
         arguments=options.arguments(),
-        temporary=options.temporary,
     )
 
 
-def _exclusive(name: str) -> Queue:
-    """Of this connection alone. Classic: exclusive ones are nothing else."""
+def _exclusive(name: str, *, auto_delete: bool = False) -> Queue:
+    """Return a queue of this connection alone; RabbitMQ's exclusive queues are always classic."""
     return Queue(
         name,
         durable=False,
         exclusive=True,
-        auto_delete=False,
+        auto_delete=auto_delete,
         arguments=QueueOptions().arguments(),
-        temporary=True,
     )
 
 
@@ -160,9 +151,9 @@ def _queue_address(name: str) -> str:
 
 
 def reply_node(unique: str) -> Node:
-    """An exclusive queue for replies, where the broker can't make one by itself (4.0).
+    """Return an exclusive queue for replies, for a broker that cannot create one itself (4.0).
 
-    :param unique: of the process and fork
+    :param unique: identifies the process and fork
     """
     queue = _exclusive(f"openstack:reply:{_escape(unique)}")
     return Node(_queue_address(queue.name), (queue,))

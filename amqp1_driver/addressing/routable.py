@@ -1,16 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Addresses that are paths, for routers: they say by a keyword how to deliver.
+"""Addresses that are paths, for routers. Pure, for any thread.
+
+A keyword in the path tells the router how to deliver.
 
 =========  =================================================
 one        ``PREFIX/unicast[/VHOST]/EXCHANGE/TOPIC/SERVER``
@@ -18,9 +10,9 @@ any one    ``PREFIX/anycast[/VHOST]/EXCHANGE/TOPIC``
 all        ``PREFIX/multicast[/VHOST]/EXCHANGE/TOPIC``
 =========  =================================================
 
-PREFIX is ``openstack.org/om/rpc`` or ``openstack.org/om/notify`` unless configured. A slash
-or percent sign *inside* a name is percent-encoded, so that no two destinations, and above all
-no two virtual hosts, share an address.
+PREFIX is ``openstack.org/om/rpc`` or ``openstack.org/om/notify`` unless configured. The addresser
+percent-encodes slashes and percent signs *inside* a name, so that no two destinations, and above
+all no two virtual hosts, share an address.
 """
 
 import dataclasses
@@ -31,7 +23,7 @@ from amqp1_driver.exceptions import UnsupportedFeature
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoutableAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser for routers. Immutable, for any thread.
 
     :param bus: name of the bus, for errors.
     """

@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""Queues, topics and subscriptions of Azure Service Bus.
+"""Queues, topics and subscriptions of Azure Service Bus. Pure, for any thread.
 
 ================  =============================================  ================================
 for               entity                                         receiver
@@ -23,15 +13,15 @@ replies           queue ``openstack--reply``, with sessions      session of the 
 notifications     topic ``openstack--notify--EX--TOPIC``         subscription ``default``, or POOL
 ================  =============================================  ================================
 
-Nothing can be made over AMQP there, so all entities exist before (``amqp1 entities`` prints
-them), and none of them is for one process: replies to all processes are in one queue, in
-*sessions*, each of which is read by one receiver alone.
+A client cannot create entities over AMQP, so all entities must exist before (``amqp1 entities``
+prints them). None of them belongs to one process: replies to all processes are in one queue, in
+*sessions*. One receiver alone reads each session.
 
-A virtual host that must be part of the address goes in front, after ``openstack--vhost``. Names
-may have letters, digits, ``.``, ``-`` and ``_``, and case does not count. Everything else in a
-name, capitals too, and what would look like a separator, is written as ``__`` and two hexadecimal
-digits for each byte. Different destinations never share an entity. Names that are too long keep
-their beginning and end in a digest.
+A virtual host that must be part of the address goes in front, after ``openstack--vhost``. Service
+Bus allows letters, digits, ``.``, ``-`` and ``_`` in names and ignores case. The addresser writes
+every other character, capitals, and characters that would look like a separator as ``__`` and two
+hexadecimal digits for each byte. It cuts names that are too long and appends a digest. Different
+destinations never share an entity.
 """
 
 import dataclasses
@@ -40,11 +30,11 @@ from collections.abc import Iterable
 
 from amqp1_driver.addressing.base import AddressConfig, Destination, Entity, Node, Service
 
-#: of a queue or topic, and of a subscription, in characters
+#: longest name of a queue or topic, and of a subscription, in characters
 MAX_NAME, MAX_SUBSCRIPTION = 260, 50
-#: what readers of notifications without a pool, and of fanouts without a server's name, share
+#: subscription of notification listeners without a pool, and of fanout readers without a server
 DEFAULT = "default"
-#: between queue and session in a reply address; no name has it
+#: separates queue and session in a reply address; no name contains it
 SESSION = "#"
 
 _DIGEST = 32
@@ -53,10 +43,10 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceBusAddresser:
-    """See the module. Immutable, for any thread.
+    """The addresser for Azure Service Bus. Immutable, for any thread.
 
-    For RPC the pool of ``sources`` tells the processes of one server apart, so that each has
-    every fanout.
+    For RPC the argument ``pool`` of :meth:`sources` distinguishes the processes of one server, so
+    that each process gets every fanout.
     """
 
     config: AddressConfig
@@ -75,9 +65,9 @@ class ServiceBusAddresser:
         return (*own, _node(self._queue(dest, None)), fanout)
 
     def reply(self, unique: str) -> tuple[Node, str]:
-        """Where replies to a process go, and the session they are in.
+        """Return the node for replies to a process, and the session that holds them.
 
-        :param unique: of the process and fork
+        :param unique: identifies the process and fork
         """
         return _node(Entity("queue", self._name("reply"), sessions=True)), unique
 
@@ -105,24 +95,25 @@ def _node(entity: Entity, subscription: str | None = None, more: str | None = No
 
 
 def join_reply(entity: str, session: str) -> str:
-    """The address that callers give for replies."""
+    """Return the reply address that a caller gives."""
     return f"{entity}{SESSION}{session}"
 
 
 def split_reply(address: str) -> tuple[str, str | None]:
-    """Entity and session of a reply address."""
+    """Return entity and session of a reply address; the session is None if it has none."""
     entity, _, session = address.partition(SESSION)
     return entity, session or None
 
 
 def escape(name: str) -> str:
-    """A name as a part of an entity's; reversible, so that no two become one."""
-    pieces = [c if c in _PLAIN else "".join(f"__{byte:02x}" for byte in c.encode("utf-8"))
-              for c in name]
+    """Encode a name as a part of an entity's name; reversible, so that no two names collide."""
+    pieces = [
+        c if c in _PLAIN else "".join(f"__{byte:02x}" for byte in c.encode("utf-8")) for c in name
+    ]
     out = []
     for at, piece in enumerate(pieces):
         after = pieces[at + 1][0] if at + 1 < len(pieces) else ""
-        # no two dashes in a row, none at an end, and no underscore before another
+        # Never two dashes in a row, a dash at an end, or an underscore before another.
         ends = at in (0, len(pieces) - 1)
         if (piece == "-" and (ends or after == "-")) or (piece == "_" and after in ("_", "")):
             piece = f"__{ord(piece):02x}"
@@ -133,18 +124,18 @@ def escape(name: str) -> str:
 
 
 def _short(name: str, limit: int) -> str:
-    """A name within the limit that begins with a letter or digit, as it must."""
+    """Shorten a name to the limit; the result begins with a letter or digit, as it must."""
     if len(name) <= limit and name[:1].isalnum():
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
-    start = name.lstrip("._-")[:limit - _DIGEST - 1].rstrip("-")
+    start = name.lstrip("._-")[: limit - _DIGEST - 1].rstrip("-")
     return f"{start}-{digest}" if start else digest
 
 
 def missing(entities: Iterable[Entity], needed: Iterable[Entity] = ()) -> str:
-    """What has to be made, in words.
+    """Return an error text that names the missing entities.
 
-    :param needed: others that are used as well, whether they are there or not
+    :param needed: further entities in use, which may exist or not
     """
     text = "entities are missing on Azure Service Bus: " + ", ".join(map(str, entities))
     others = ", ".join(map(str, needed))

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which messages were lost and which came more than once. Pure."""
+"""Counts of the messages that were lost, duplicated or in doubt in a run. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +12,11 @@ from amqp1_driver.bench.workers.ledger import FAILED, OK, unpack
 
 
 class Account(NamedTuple):
-    """Counts of messages.
+    """Counts of messages; in a fanout, each server counts for itself.
 
-    :param lost: sending succeeded, and they were not received (in a fanout: for each server)
+    :param lost: messages that the client sent successfully and no server received
     :param duplicated: copies beyond the first
-    :param in_doubt: sending failed, and they were received all the same; this is no loss
+    :param in_doubt: messages that a server received although sending failed; this is no loss
     """
 
     lost: int
@@ -35,11 +25,11 @@ class Account(NamedTuple):
 
 
 def account(states: Mapping[str, str], marks: Sequence[Mapping[str, str]], fanout: bool) -> Account:
-    """Compare what clients have sent with what servers have received.
+    """Compare the messages that clients sent with the messages that servers received.
 
-    :param states: packed states of the messages of each sender
-    :param marks: for each server, packed counts of copies of each sender's messages
-    :param fanout: each server gets each message; else one of them
+    :param states: for each sender, the packed states of its messages
+    :param marks: for each server and each sender, the packed counts of received copies
+    :param fanout: True: each server gets each message; False: one of them does
     """
     total = Account(0, 0, 0)
     for sender, packed in states.items():
@@ -60,7 +50,7 @@ def _together(copies: Sequence[bytes]) -> Sequence[int]:
 
 def _one(sent: bytes, received: Sequence[int]) -> Account:
     if received == sent and not sent.strip(bytes([OK])):
-        return Account(0, 0, 0)  # the usual case: all sent, each received once
+        return Account(0, 0, 0)  # the usual case: every message sent, and received once
     lost = duplicated = in_doubt = 0
     for number in range(max(len(sent), len(received))):
         state = sent[number] if number < len(sent) else FAILED

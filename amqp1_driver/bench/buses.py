@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The bus that a benchmark starts, and the process that serves a URL."""
+"""Buses that a benchmark starts, and the search for the process that serves a URL. Any thread."""
 
 from __future__ import annotations
 
@@ -28,19 +18,19 @@ import amqp1_driver
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.testing.fixture import BusProcess
 
-#: Debian suites that tools/rabbitmq.sh takes RabbitMQ from
+#: Debian suites from which tools/rabbitmq.sh installs RabbitMQ, by kind of bus
 RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
 BUSES = ("router", "broker", *RABBITMQ)
 _INSTALL_SECONDS, _START_SECONDS, _STOP_SECONDS = 600.0, 90.0, 60.0
 
 
 class Bus(NamedTuple):
-    """One that runs.
+    """A running bus.
 
-    :param name: with its version where that is known
+    :param name: with the version, where that is known
     :param address: [USER:PASSWORD@]HOST:PORT
-    :param kill: ends it as a crash does; None: it is not ours
-    :param revive: starts it again on the same port
+    :param kill: ends the bus as a crash would; None: the benchmark did not start this bus
+    :param revive: starts the bus again on the same port; None as for ``kill``
     """
 
     name: str
@@ -51,9 +41,11 @@ class Bus(NamedTuple):
 
 @contextlib.contextmanager
 def started(kind: str, environment: Mapping[str, str] | None = None) -> Iterator[Bus]:
-    """A bus of this kind, which ends with the block; Trouble if it does not come up.
+    """Start a bus, and stop it at the end of the block.
 
-    :param environment: further variables for RabbitMQ
+    :param kind: one of ``BUSES``
+    :param environment: further environment variables, for RabbitMQ only
+    :raises Trouble: the bus cannot be installed, started or stopped
     """
     starting = _rabbitmq(RABBITMQ[kind], environment) if kind in RABBITMQ else _embedded(kind)
     with starting as bus:
@@ -68,8 +60,9 @@ def _embedded(mode: str) -> Iterator[Bus]:
     except (OSError, RuntimeError) as error:
         raise Trouble(f"the embedded {mode} does not start: {error}") from error
     try:
-        yield Bus(f"embedded {mode}", process.address.partition("://")[2], process.kill,
-                  process.start)  # fmt: skip
+        yield Bus(
+            f"embedded {mode}", process.address.partition("://")[2], process.kill, process.start
+        )
     finally:
         process.terminate()
 
@@ -87,28 +80,36 @@ def _rabbitmq(suite: str, environment: Mapping[str, str] | None) -> Iterator[Bus
     try:
         start()
         yield Bus(
-            f"RabbitMQ {version}", f"guest:guest@127.0.0.1:{port}",
-            lambda: rabbitmq("kill", suite, port, seconds=_STOP_SECONDS), start,
-        )  # fmt: skip
+            f"RabbitMQ {version}",
+            f"guest:guest@127.0.0.1:{port}",
+            lambda: rabbitmq("kill", suite, port, seconds=_STOP_SECONDS),
+            start,
+        )
     finally:
         rabbitmq("stop", suite, port, "--wipe", seconds=_STOP_SECONDS)
 
 
-def rabbitmq(*arguments: str, seconds: float,
-             environment: Mapping[str, str] | None = None) -> str:  # fmt: skip
-    """What ``tools/rabbitmq.sh`` prints; Trouble if it fails.
+def rabbitmq(*arguments: str, seconds: float, environment: Mapping[str, str] | None = None) -> str:
+    """Run ``tools/rabbitmq.sh`` and return its output.
 
-    :param environment: further variables, for the node that it starts
+    :param seconds: time limit
+    :param environment: further environment variables, for the node that the script starts
+    :raises Trouble: the script is missing, fails, or exceeds its time limit
     """
     tool = Path(amqp1_driver.__file__).resolve().parents[1] / "tools" / "rabbitmq.sh"
     if not tool.exists():
         raise Trouble("RabbitMQ is started by tools/rabbitmq.sh, which is only in a checkout")
     try:
         done = subprocess.run(
-            ["bash", str(tool), *arguments], stdin=subprocess.DEVNULL, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False,
+            ["bash", str(tool), *arguments],
+            stdin=subprocess.DEVNULL,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
             env={**os.environ, **(environment or {})},
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise Trouble(f"rabbitmq.sh {arguments[0]} takes more than {seconds:.0f} s") from None
     if done.returncode:
@@ -117,7 +118,10 @@ def rabbitmq(*arguments: str, seconds: float,
 
 
 def serving(url: str) -> int | None:
-    """The process on this machine that listens where the URL says; None if it is not found."""
+    """Return the id of the process on this machine that listens on the URL's port.
+
+    :returns: None if the URL names another machine, or if no such process is visible
+    """
     try:
         parts = urlsplit(url.replace(",", "/", 1))
         host, port = parts.hostname or "localhost", parts.port or 5672
@@ -152,5 +156,5 @@ def _has_socket(folder: Path, inodes: set[str]) -> bool:
             if found and found[1] in inodes:
                 return True
     except OSError:
-        pass  # it has ended, or is somebody else's
+        pass  # the process has ended, or belongs to another user
     return False

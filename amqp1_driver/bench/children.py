@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Workers: started, listened to and ended by one thread, everything with a deadline."""
+"""Worker processes, which one thread starts, reads and ends; every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -26,21 +16,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from amqp1_driver.masking import scrubbed
+
 WORKERS = Path(__file__).parent / "workers"
-#: seconds in which a worker may end by itself
+#: seconds after the order to end, in which all workers may end before the crew kills them
 END_SECONDS = 3.0
 _TICK = 0.1
 
 
 class Trouble(Exception):
-    """A run that came to nothing, in words for the user."""
+    """The failure of a run or of its preparation; the text is for the user."""
 
 
 class Worker:
-    """One process. The thread of its crew.
+    """A worker process. The thread of its crew.
 
-    :param name: in messages
-    :param order: what it is to be; see ``workers.main``
+    :param name: in error messages
+    :param python: path of the interpreter
+    :param order: the first order, which gives the process its role; see ``workers.main``
     """
 
     def __init__(self, name: str, python: str, order: dict[str, Any]) -> None:
@@ -49,26 +42,35 @@ class Worker:
         self.complaints: deque[str] = deque(maxlen=30)
         self.ended = False
         self.process = subprocess.Popen(
-            [python, "-W", "ignore", str(WORKERS)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(python),
-        )  # fmt: skip
+            [python, "-W", "ignore", str(WORKERS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(python),
+        )
         assert self.process.stdout is not None and self.process.stderr is not None
         self.streams: dict[IO[bytes], Callable[[str], None]] = {
             self.process.stdout: lambda line: self.events.append(json.loads(line)),
-            self.process.stderr: lambda line: self.complaints.append(line.rstrip()),
+            self.process.stderr: lambda line: self.complaints.append(
+                scrubbed(line.rstrip(), str(order.get("url", "")))
+            ),
         }
         self._partial: dict[IO[bytes], list[bytes]] = {stream: [] for stream in self.streams}
         self.tell(**order)
 
     def tell(self, **order: Any) -> None:
-        """Give an order."""
+        """Send an order to the process."""
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended: waiting for it says so
+        # BrokenPipeError: the process has ended; Crew.wait() reports that
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(order).encode() + b"\n")
             self.process.stdin.flush()
 
     def read(self, stream: IO[bytes]) -> bool:
-        """Take in what is there; False at its end."""
+        """Read the available bytes of a stream, and handle all complete lines.
+
+        :returns: False at the end of the stream
+        """
         data = os.read(stream.fileno(), 1 << 18)
         lines = (b"".join(self._partial[stream]) + data).split(b"\n") if b"\n" in data else []
         if lines:
@@ -80,7 +82,7 @@ class Worker:
         return bool(data)
 
     def take(self, event: str) -> dict[str, Any] | None:
-        """The first event of this name, if it has come."""
+        """Remove and return the first event of this name; return None if there is none yet."""
         for found in self.events:
             if found["event"] == event:
                 self.events.remove(found)
@@ -88,20 +90,29 @@ class Worker:
         return None
 
     def obituary(self) -> str:
-        """How it ended, and its last words."""
+        """Describe how the process ended, with the last line of its standard error."""
         try:
             status = self.process.wait(1)
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         except subprocess.TimeoutExpired:
-            status = 0
+            how = "has closed its output, but still runs"
+        self._finish_errors()
         words = [line for line in self.complaints if line.strip()]
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"{self.name} {how}: {words[-1].strip() if words else 'it says nothing'}"
+
+    def _finish_errors(self) -> None:
+        """Handle a last line of standard error that has no newline."""
+        stream = self.process.stderr
+        assert stream is not None
+        rest = b"".join(self._partial[stream])
+        self._partial[stream] = []
+        self.streams[stream](rest.decode(errors="replace"))
 
 
 class Crew:
-    """All workers of one run. A context manager: whatever happens, none is left. One thread.
+    """All workers of one run, as a context manager that ends every worker at its exit. One thread.
 
-    :param tick: called about ten times a second while there is something to wait for
+    :param tick: called repeatedly while the crew waits; in ``wait()`` at least ten times a second
     """
 
     def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
@@ -110,7 +121,7 @@ class Crew:
         self._selector = selectors.DefaultSelector()
 
     def add(self, name: str, python: str, order: dict[str, Any]) -> Worker:
-        """Start one."""
+        """Start a worker."""
         worker = Worker(name, python, order)
         self.workers.append(worker)
         for stream in worker.streams:
@@ -118,9 +129,10 @@ class Crew:
         return worker
 
     def wait(self, event: str, workers: Sequence[Worker], seconds: float) -> list[dict[str, Any]]:
-        """An event of this name from each of these.
+        """Wait for an event of this name from each of these workers.
 
-        :raises Trouble: a worker has ended, or not all of them are heard in time
+        :returns: the events, in the order of the workers
+        :raises Trouble: any worker of the crew has ended, or an event does not arrive in time
         """
         deadline = time.monotonic() + seconds
         found: dict[str, dict[str, Any]] = {}
@@ -142,7 +154,7 @@ class Crew:
             self._listen(min(left, _TICK))
 
     def pause(self, seconds: float) -> None:
-        """Let a little time pass."""
+        """Wait for some seconds, and read the output of the workers meanwhile."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._listen(left)
@@ -182,7 +194,11 @@ class Crew:
 
 
 def environment(python: str) -> dict[str, str]:
-    """For a worker: another virtual environment gets nothing of this one's ``PYTHONPATH``."""
+    """Return the environment variables of a worker.
+
+    Another interpreter does not get the ``PYTHONPATH``, ``PYTHONHOME`` and ``VIRTUAL_ENV`` of this
+    one.
+    """
     inherited = dict(os.environ)
     inherited["PYTHONWARNINGS"] = "ignore"
     if python != sys.executable:

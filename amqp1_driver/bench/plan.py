@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is to be measured: drivers, scenarios, and the order of the runs. Pure but for ``venv``."""
+"""The plan of a benchmark: drivers, scenarios, and the order of the runs. Any thread.
+
+All is pure except ``entry`` and ``venv``, which look at files; ``entry`` reads the environment too.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from amqp1_driver.masking import given, masked, masked_option
+
 OPERATIONS = ("call", "cast", "fanout", "notify")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|ki|mi|kib|mib)?b?", re.IGNORECASE)
+#: a text that cannot hold a password, because it is neither a URL nor a variable nor a file
+_WORD = re.compile(r"[\w-]{1,32}")
 _LABEL = re.compile(r"([A-Za-z][\w. -]*)=(?=[a-z0-9+]+:)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
-#: operations that not every pseudo-URL knows
+#: operations of the schemes that do not support all ``OPERATIONS``
 _LIMITED = {"tcp": ("call", "cast"), "proton": ("call", "cast")}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One driver on one bus.
+    """A driver on a bus.
 
-    :param label: its name in tables
+    :param label: name in tables
     :param url: transport URL; "SCHEME:" or "SCHEME:?QUERY" stands for the bus of the benchmark
-    :param python: the interpreter that measures it
-    :param kind: module of ``workers``: messaging, floor, tcp or raw
+    :param python: path of the interpreter of its workers
+    :param kind: module of ``workers``: messaging, floor, tcp or raw; amqp091: a plain client of
+        AMQP 0.9.1, for ``bench-flow`` only
     :param options: of oslo.config, each "group.name=value"
     """
 
@@ -48,21 +46,29 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """The URL without its password."""
-        return re.sub(r"(//[^/@]*?:)[^/@]*@", r"\1***@", self.url)
+        """Return the URL without its secrets."""
+        return masked(self.url)
+
+    @property
+    def shown_options(self) -> list[str]:
+        """Return the options, with ``***`` for values that may be secret."""
+        return [masked_option(option) for option in self.options]
 
     @property
     def needs_bus(self) -> bool:
-        """Whether the URL leaves the bus to the benchmark."""
+        """Return whether the URL names no host, so that the benchmark has to provide the bus."""
         url = self.url.removeprefix("proton:")
-        return self.kind in ("messaging", "raw") and not urlsplit(url).netloc
+        return self.kind in ("messaging", "raw", "amqp091") and not urlsplit(url).netloc
 
     def lacks(self, operation: str) -> bool:
-        """Whether it can't do that."""
+        """Return whether the driver does not support this operation."""
         return operation not in _LIMITED.get(self.url.partition(":")[0], OPERATIONS)
 
     def on(self, address: str) -> str:
-        """The complete URL, on the bus at HOST:PORT or USER:PASSWORD@HOST:PORT."""
+        """Return the complete URL.
+
+        :param address: HOST:PORT or USER:PASSWORD@HOST:PORT, for a URL that names no host
+        """
         url = self.url.removeprefix("proton:")
         if not self.needs_bus:
             return url
@@ -72,13 +78,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What every driver has to do.
+    """A load that every driver has to carry.
 
-    :param threads: of each client
-    :param size: of the payload, bytes
-    :param reply: size of a call's reply; None: the payload goes back
-    :param seconds: how long; 0: until ``count`` messages are sent
-    :param rate: messages per second of all clients together; 0: as fast as it goes
+    :param operation: one of ``OPERATIONS``
+    :param threads: sending threads of each client
+    :param clients: number of client processes
+    :param servers: number of server processes
+    :param size: size of the payload, bytes
+    :param reply: size of a call's reply, bytes; None: the reply is the payload
+    :param seconds: duration; 0: the clients stop when they have sent ``count`` messages
+    :param count: messages of all clients together; 0: the clients stop after ``seconds``
+    :param rate: messages per second of all clients together; 0: as fast as possible
     """
 
     operation: str
@@ -93,7 +103,7 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Return a description of the scenario, for tables and progress."""
         parts = [f"{self.operation}, {_plural(self.threads, 'thread')}, {size_text(self.size)}"]
         if self.reply is not None and self.operation == "call":
             parts.append(f"replies of {size_text(self.reply)}")
@@ -111,7 +121,10 @@ def _plural(number: int, noun: str) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes from "100", "16K" or "1M" (KiB, MiB); ValueError if it is none."""
+    """Return the number of bytes that "100", "16K" or "1M" (KiB, MiB) stands for.
+
+    :raises ValueError: the text is no size
+    """
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a size, as 100, 16K or 1M")
@@ -119,7 +132,7 @@ def size(text: str) -> int:
 
 
 def size_text(number: int) -> str:
-    """A size as people write it."""
+    """Format a number of bytes in the largest of MiB, KiB and B that gives a whole number."""
     for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= factor and number % factor == 0:
             return f"{number // factor} {unit}"
@@ -127,22 +140,34 @@ def size_text(number: int) -> str:
 
 
 def entry(text: str) -> Entry:
-    """From [LABEL=]URL[@VENV]; ValueError if the virtual environment is not there."""
+    """Parse [LABEL=]URL[@VENV], where the URL may also be env:NAME or file:PATH.
+
+    :raises ValueError: the text has another form, or the virtual environment, the variable or the
+        file does not exist
+    """
     found = _LABEL.match(text)
     label = found[1].strip() if found else ""
     url, python, folder = venv(text[found.end() :] if found else text)
+    url = given(url)
     scheme = url.partition(":")[0]
     if ":" not in url:
-        raise ValueError(f"{text!r} is not [LABEL=]URL[@VENV]; a URL begins with SCHEME:")
-    kind = {"floor": "floor", "tcp": "tcp", "proton": "raw"}.get(scheme, "messaging")
+        shown = text if _WORD.fullmatch(text) else masked(text)
+        raise ValueError(f"{shown!r} is not [LABEL=]URL[@VENV]; a URL begins with SCHEME:")
+    kind = {"floor": "floor", "tcp": "tcp", "proton": "raw", "amqp091": "amqp091"}.get(
+        scheme, "messaging"
+    )
     return Entry(label or (f"{scheme}@{folder}" if folder else scheme), url, python, kind)
 
 
 def venv(text: str) -> tuple[str, str, str]:
-    """URL, interpreter and name of the folder from URL[@VENV].
+    """Split URL[@VENV].
 
-    What follows the last @ is a virtual environment if it is a folder with bin/python, and has to
-    be one if it begins as a path does; else it belongs to the URL.
+    The text after the last @ is a virtual environment if it is a folder with bin/python. It has to
+    be one if it begins with "/", "." or "~". Otherwise it belongs to the URL.
+
+    :returns: URL, path of the interpreter, name of the folder; without a virtual environment this
+        interpreter and an empty name
+    :raises ValueError: the text has to be a virtual environment, and there is none
     """
     url, at, folder = text.rpartition("@")
     path = Path(folder).expanduser()
@@ -156,7 +181,7 @@ def venv(text: str) -> tuple[str, str, str]:
 
 
 def unique(entries: Sequence[Entry]) -> list[Entry]:
-    """The same, with a number behind labels that come again."""
+    """Return the entries with unique labels: a repeated label gets a number, as "rabbit #2"."""
     seen: dict[str, int] = {}
     result = []
     for item in entries:
@@ -168,9 +193,10 @@ def unique(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def with_options(entries: Sequence[Entry], options: Sequence[str]) -> list[Entry]:
-    """Give each its options: "group.name=value" for all, "LABEL:group.name=value" for one.
+    """Return the entries with these options instead of their own.
 
-    :raises ValueError: a label is nobody's, or there is no "="
+    :param options: "group.name=value" for all entries, "LABEL:group.name=value" for one
+    :raises ValueError: no entry has the label, or an option has no "="
     """
     labels = {item.label for item in entries}
     given: dict[str, list[str]] = {label: [] for label in labels}
@@ -190,7 +216,7 @@ def with_options(entries: Sequence[Entry], options: Sequence[str]) -> list[Entry
 
 
 def interleave(entries: Sequence[Entry], rounds: int) -> Iterator[tuple[int, Entry]]:
-    """Rounds from 1, in each of them every driver in turn: A B C A B C."""
+    """Yield round (from 1) and entry: each round has every driver in turn, as A B C A B C."""
     for number in range(1, rounds + 1):
         for item in entries:
             yield number, item

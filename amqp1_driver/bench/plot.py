@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A picture of what was measured; needs matplotlib.
+"""Plots of a benchmark's document; they need matplotlib. Main thread.
 
-Scenarios that differ in their number of threads alone become lines over that number, one for each
-driver; a single number of threads becomes bars.
+If the benchmark measured each scenario with several numbers of threads, the plots have one line for
+each driver over that number. Otherwise they have bars.
 """
 
 from __future__ import annotations
@@ -29,16 +19,18 @@ _COLUMN, _ROW = 5.2, 3.3
 
 
 def check(path: str) -> None:
-    """Whether it could be drawn there, before anything is measured.
+    """Check, before the measurement, that ``draw`` can write to this path.
 
-    :raises ValueError: in words: matplotlib is missing, or it knows no such kind of file
-    :raises OSError: the folder is not there
+    :raises ValueError: matplotlib is missing, or it does not support this kind of file; the text
+        is for the user
+    :raises OSError: the folder does not exist
     """
     try:
         import matplotlib.figure
     except ImportError as error:
-        raise ValueError(f"--plot needs matplotlib ({error}): "
-                         "pip install 'amqp1-driver[bench]'") from None  # fmt: skip
+        raise ValueError(
+            f"--plot needs matplotlib ({error}): pip install 'amqp1-driver[bench]'"
+        ) from None
     figure = matplotlib.figure.Figure()
     known = sorted(figure.canvas.get_supported_filetypes())
     if Path(path).suffix[1:] not in known:
@@ -48,7 +40,10 @@ def check(path: str) -> None:
 
 
 def draw(document: dict[str, Any], path: str) -> None:
-    """Write a picture of the document; its kind by the file's name. OSError."""
+    """Draw the document into a file, whose suffix decides the format.
+
+    :raises OSError: matplotlib cannot write the file
+    """
     from matplotlib.figure import Figure
 
     sweeps = _sweeps(document["scenarios"])
@@ -65,8 +60,9 @@ def draw(document: dict[str, Any], path: str) -> None:
             panels[0].set_title(f"{title}\n{panels[0].get_title()}")
     rounds = document["rounds"]
     spread = f"median of {rounds} rounds, lowest and highest" if rounds > 1 else "one round"
-    figure.suptitle(f"{document['bus'] or _urls(document)}, {document['when'][:10]}, {spread}",
-                    fontsize="small")  # fmt: skip
+    figure.suptitle(
+        f"{document['bus'] or _urls(document)}, {document['when'][:10]}, {spread}", fontsize="small"
+    )
     figure.savefig(path, dpi=110)
 
 
@@ -75,7 +71,10 @@ def _urls(document: dict[str, Any]) -> str:
 
 
 def _sweeps(scenarios: Scenarios) -> dict[str, list[dict[str, Any]]]:
-    """Scenarios that differ in the number of threads only, by what they have in common."""
+    """Group the scenarios that differ only in the number of threads.
+
+    :returns: the groups, by their common title without the number of threads
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for scenario in scenarios:
         words = scenario["title"].split(", ")
@@ -100,9 +99,12 @@ def _lines(panels: Sequence[Any], scenarios: Scenarios) -> None:
         line.draw(latency, ("latency_us", "p99"), 1e-3, dashed=True)
         line.draw(tail, ("latency_us", "p99"), 1.0, under=("latency_us", "p50"))
         line.draw(cpu, ("cpu_us", "client"), 1.0, plus=("cpu_us", "server"))
-    titles = (("received", "messages/s"), ("latency: p50, p99 dashed", "ms"),
-              ("p99 / p50 of the latency", ""),
-              ("CPU, client + server", "us per message"))  # fmt: skip
+    titles = (
+        ("received", "messages/s"),
+        ("latency: p50, p99 dashed", "ms"),
+        ("p99 / p50 of the latency", ""),
+        ("CPU, client + server", "us per message"),
+    )
     threads = [scenario["threads"] for scenario in scenarios]
     for axes, (title, unit) in zip(panels, titles, strict=True):
         axes.set(title=title, ylabel=unit, xlabel="threads", xscale="log")
@@ -117,36 +119,59 @@ def _lines(panels: Sequence[Any], scenarios: Scenarios) -> None:
 
 
 class _Line:
-    """One driver over the numbers of threads, with its lowest and highest round around it."""
+    """A line of one driver over the number of threads, in a band from lowest to highest round."""
 
     def __init__(self, scenarios: Scenarios, index: int, label: str) -> None:
         self._label, self._colour = label, f"C{index}"
         self._runs = [
-            (scenario["threads"], [run for run in scenario["entries"][index]["runs"]
-                                   if "trouble" not in run])
+            (
+                scenario["threads"],
+                [run for run in scenario["entries"][index]["runs"] if "trouble" not in run],
+            )
             for scenario in scenarios
-        ]  # fmt: skip
+        ]
 
-    def draw(self, axes: Any, path: Sequence[str], scale: float, *, plus: Sequence[str] = (),
-             under: Sequence[str] = (), dashed: bool = False) -> None:  # fmt: skip
-        """Draw one figure, with another added to it or below it."""
+    def draw(
+        self,
+        axes: Any,
+        path: Sequence[str],
+        scale: float,
+        *,
+        plus: Sequence[str] = (),
+        under: Sequence[str] = (),
+        dashed: bool = False,
+    ) -> None:
+        """Draw one figure.
+
+        :param path: keys of the figure in a run
+        :param scale: factor
+        :param plus: keys of a figure to add
+        :param under: keys of a figure to divide by; unused with ``plus``
+        """
         points = []
         for threads, runs in self._runs:
-            values = sorted(value for run in runs
-                            if (value := _value(run, path, plus, under)) is not None)  # fmt: skip
+            values = sorted(
+                value for run in runs if (value := _value(run, path, plus, under)) is not None
+            )
             if values:
                 points.append((threads, [value * scale for value in values]))
         x = [threads for threads, _ in points]
         style = {"color": self._colour, "markersize": 4, "label": None if dashed else self._label}
         middles = [_middle(values) for _, values in points]
         axes.plot(x, middles, "o--" if dashed else "o-", **style)
-        axes.fill_between(x, [values[0] for _, values in points],
-                          [values[-1] for _, values in points],
-                          color=self._colour, alpha=0.2, linewidth=0)  # fmt: skip
+        axes.fill_between(
+            x,
+            [values[0] for _, values in points],
+            [values[-1] for _, values in points],
+            color=self._colour,
+            alpha=0.2,
+            linewidth=0,
+        )
 
 
-def _value(run: dict[str, Any], path: Sequence[str], plus: Sequence[str],
-           under: Sequence[str]) -> float | None:  # fmt: skip
+def _value(
+    run: dict[str, Any], path: Sequence[str], plus: Sequence[str], under: Sequence[str]
+) -> float | None:
     value = _at(run, path)
     if value is not None and plus:
         other = _at(run, plus)
@@ -173,8 +198,11 @@ def _middle(values: Sequence[float]) -> float:
 
 
 def _bars(panels: Sequence[Any], scenarios: Scenarios) -> None:
-    titles = (("received", "messages/s"), ("latency p50, line to p99", "ms"),
-              ("CPU of client, server, bus (from below)", "us per message"))  # fmt: skip
+    titles = (
+        ("received", "messages/s"),
+        ("latency p50, line to p99", "ms"),
+        ("CPU of client, server, bus (from below)", "us per message"),
+    )
     labels = [entry["label"] for entry in scenarios[0]["entries"]]
     width = 0.8 / len(labels)
     for place, scenario in enumerate(scenarios):
@@ -199,8 +227,9 @@ def _bar(panels: Sequence[Any], x: float, entry: dict[str, Any], style: dict[str
     rate.bar(x, median["received_per_s"], **style)
     rate.vlines(x, min(values), max(values), color="black", linewidth=1)
     if lost := _lost(entry):
-        rate.text(x, max(values), f"{lost} lost", color="red", ha="center", va="bottom",
-                  fontsize="small")  # fmt: skip
+        rate.text(
+            x, max(values), f"{lost} lost", color="red", ha="center", va="bottom", fontsize="small"
+        )
     middle, tail = (median["latency_us"][name] / 1e3 for name in ("p50", "p99"))
     latency.bar(x, middle, **style)
     latency.vlines(x, middle, tail, color="black", linewidth=1)

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A bar of how far the benchmark is, on terminals only."""
+"""A progress bar of the benchmark, on terminals only. Main thread."""
 
 from __future__ import annotations
 
@@ -22,10 +12,11 @@ _UNITS = 100
 
 
 class Progress:
-    """tqdm's bar, if that is installed and ``out`` is a terminal; else nothing. Main thread.
+    """A progress bar, if tqdm is installed and ``out`` is a terminal; else no bar. Main thread.
 
-    :param runs: how many there will be
-    :param seconds: that a run is expected to take
+    :param runs: number of runs
+    :param seconds: expected duration of a run
+    :param out: None: standard error
     """
 
     def __init__(self, runs: int, seconds: float, out: TextIO | None = None) -> None:
@@ -46,19 +37,19 @@ class Progress:
         return tqdm(total=runs * _UNITS, file=out, bar_format=form, leave=False)
 
     def begin(self, what: str) -> None:
-        """A run begins."""
+        """Begin a run, and show ``what`` beside the bar."""
         self._since = time.monotonic()
         if self._bar is not None:
             self._bar.set_description_str(what)
 
     def tick(self) -> None:
-        """It goes on."""
+        """Move the bar by the time since the run began."""
         if self._bar is not None:
             share = min(0.99, (time.monotonic() - self._since) / self._seconds)
             self._show(self._done + int(share * _UNITS))
 
     def end(self) -> None:
-        """The run is over."""
+        """End the run, and move the bar to its end."""
         self._done += _UNITS
         if self._bar is not None:
             self._show(self._done)
@@ -71,7 +62,7 @@ class Progress:
             self._bar.write(text, file=sys.stdout)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 

@@ -1,62 +1,71 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Tables of what was measured. Pure."""
+"""Text tables of a benchmark's results. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-#: medians over the rounds, sums for counts;
-#: group, columns of it: title, figure, factor, whose lowest and highest round stand with it
+#: groups of columns: title of the group, and its columns; medians over the rounds, sums for counts.
+#: A column has a title, the path of its figure, a factor, and the name of the spread (lowest and
+#: highest round) that the table prints with it; empty: none
 _GROUPS: tuple[tuple[str, tuple[tuple[str, str, float, str], ...]], ...] = (
-    ("messages", (
-        ("sent/s", "sent_per_s", 1.0, ""),
-        ("recv/s", "received_per_s", 1.0, "recv/s"),
-        ("lost", "lost", 1.0, ""),
-        ("dup", "duplicated", 1.0, ""),
-        ("err", "failed", 1.0, ""),
-    )),
-    ("latency ms", (
-        ("p50", "latency_us.p50", 1e-3, ""),
-        ("p90", "latency_us.p90", 1e-3, ""),
-        ("p99", "latency_us.p99", 1e-3, ""),
-        ("max", "latency_us.max", 1e-3, ""),
-        ("p99/p50", "latency_us.p99/p50", 1.0, ""),
-    )),
-    ("CPU us/message", (
-        ("client", "cpu_us.client", 1.0, ""),
-        ("server", "cpu_us.server", 1.0, ""),
-        ("cl+srv", "cpu_us.client+server", 1.0, "CPU client+server"),
-        ("bus", "cpu_us.bus", 1.0, ""),
-    )),
-    ("switches/message", (
-        ("client", "switches.client", 1.0, ""),
-        ("server", "switches.server", 1.0, ""),
-        ("bus", "switches.bus", 1.0, ""),
-    )),
-    ("peak MiB", (
-        ("client", "peak_mib.client", 1.0, ""),
-        ("server", "peak_mib.server", 1.0, ""),
-        ("bus", "peak_mib.bus", 1.0, ""),
-    )),
-)  # fmt: skip
+    (
+        "messages",
+        (
+            ("sent/s", "sent_per_s", 1.0, ""),
+            ("recv/s", "received_per_s", 1.0, "recv/s"),
+            ("lost", "lost", 1.0, ""),
+            ("dup", "duplicated", 1.0, ""),
+            ("err", "failed", 1.0, ""),
+        ),
+    ),
+    (
+        "latency ms",
+        (
+            ("p50", "latency_us.p50", 1e-3, ""),
+            ("p90", "latency_us.p90", 1e-3, ""),
+            ("p99", "latency_us.p99", 1e-3, ""),
+            ("max", "latency_us.max", 1e-3, ""),
+            ("p99/p50", "latency_us.p99/p50", 1.0, ""),
+        ),
+    ),
+    (
+        "CPU us/message",
+        (
+            ("client", "cpu_us.client", 1.0, ""),
+            ("server", "cpu_us.server", 1.0, ""),
+            ("cl+srv", "cpu_us.client+server", 1.0, "CPU client+server"),
+            ("bus", "cpu_us.bus", 1.0, ""),
+        ),
+    ),
+    (
+        "switches/message",
+        (
+            ("client", "switches.client", 1.0, ""),
+            ("server", "switches.server", 1.0, ""),
+            ("bus", "switches.bus", 1.0, ""),
+        ),
+    ),
+    (
+        "peak MiB",
+        (
+            ("client", "peak_mib.client", 1.0, ""),
+            ("server", "peak_mib.server", 1.0, ""),
+            ("bus", "peak_mib.bus", 1.0, ""),
+        ),
+    ),
+)
 _COLUMNS = tuple(column for _, columns in _GROUPS for column in columns)
 _GAP = 2
 
 
 def number(value: float | None) -> str:
-    """Three digits that count, or all before the point; "-" for none."""
+    """Format a value with 2 decimals below 10, 1 below 100, and none from there.
+
+    :returns: "-" for None; an integer has no decimals
+    """
     if value is None:
         return "-"
     size = abs(value)
@@ -66,13 +75,15 @@ def number(value: float | None) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with columns of equal width; the first column to the left, others to the right."""
+    """Format rows as lines, with the first column aligned left and the others right."""
     widths = _widths(rows)
     return [
-        (" " * _GAP).join(
+        (" " * _GAP)
+        .join(
             cell.ljust(width) if index == 0 else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        )
+        .rstrip()
         for row in rows
     ]
 
@@ -82,7 +93,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _group_line(widths: Sequence[int]) -> str:
-    """The names of the groups, each between strokes over its columns."""
+    """Return the line with the names of the groups, each between dashes over its columns."""
     parts, at = [" " * widths[0]], 1
     for title, columns in _GROUPS:
         width = sum(widths[at : at + len(columns)]) + _GAP * (len(columns) - 1)
@@ -92,15 +103,21 @@ def _group_line(widths: Sequence[int]) -> str:
 
 
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
-    """Everything about one scenario."""
+    """Return all lines about one scenario: table, ratios and remarks."""
     rounds = max(len(entry["runs"]) for entry in scenario["entries"])
-    lines = [f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
-             f"round{'s' if rounds > 1 else ''})"]  # fmt: skip
+    lines = [
+        f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
+        f"round{'s' if rounds > 1 else ''})"
+    ]
     rows = [["", *(title for title, *_ in _COLUMNS)]]
     for entry in scenario["entries"]:
         if entry["median"] is not None:
-            rows.append([entry["label"], *(_cell(entry["median"], rounds, *column[1:])
-                                           for column in _COLUMNS)])  # fmt: skip
+            rows.append(
+                [
+                    entry["label"],
+                    *(_cell(entry["median"], rounds, *column[1:]) for column in _COLUMNS),
+                ]
+            )
     if len(rows) > 1:
         lines += [_group_line(_widths(rows)), *table(rows)]
     lines += _ratio_lines(scenario["entries"])
@@ -136,7 +153,7 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def spread(ratio: dict[str, float] | None) -> str:
-    """A ratio with the lowest and the highest of a round."""
+    """Format a ratio with the lowest and the highest ratio of a round; "-" for None."""
     if ratio is None:
         return "-"
     if ratio["low"] == ratio["high"]:  # one round
@@ -155,15 +172,21 @@ def _remarks(entry: dict[str, Any]) -> list[str]:
             words = (error["first"].splitlines() or [""])[0][:160]
             lines.append(f"{entry['label']}: {error['count']} x {kind}: {words}")
         if median["in_doubt"]:
-            lines.append(f"{entry['label']}: {median['in_doubt']} messages were received though "
-                         "their sending failed")  # fmt: skip
+            lines.append(
+                f"{entry['label']}: {median['in_doubt']} messages were received though "
+                "their sending failed"
+            )
     return lines
 
 
 def fault(title: str, label: str, runs: Sequence[dict[str, Any]]) -> str:
-    """What was lost or came twice in these runs, in words; "" if nothing."""
-    parts = [f"{count} messages {words}" for words, count in (
-        ("lost", sum(run["lost"] for run in runs)),
-        ("received more than once", sum(run["duplicated"] for run in runs)),
-    ) if count]  # fmt: skip
+    """Describe the lost and duplicated messages of these runs; return "" if there are none."""
+    parts = [
+        f"{count} messages {words}"
+        for words, count in (
+            ("lost", sum(run["lost"] for run in runs)),
+            ("received more than once", sum(run["duplicated"] for run in runs)),
+        )
+        if count
+    ]
     return f"{label} ({title}): {' and '.join(parts)}" if parts else ""

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One run: one driver, one scenario, processes of its own."""
+"""One run of a benchmark: one driver, one scenario, worker processes of its own. Main thread."""
 
 from __future__ import annotations
 
@@ -34,21 +24,22 @@ if TYPE_CHECKING:
     from amqp1_driver.bench.profile.record import Recorder
 
 _PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
-#: late copies are waited for so long, seconds
+#: seconds that a run waits for late copies of messages
 _SETTLE = 0.2
-#: between an order to begin and the beginning, so that all clients begin together
+#: nanoseconds between the order to begin and the beginning, so that all clients begin together
 _LEAD_NS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds.
+    """Time limits of a run, all in seconds.
 
-    :param warmup: messages that are not counted
-    :param timeout: of a message, and of what the workers are asked otherwise
-    :param start: until the first message must have come through
-    :param deadline: of the sending in one run
-    :param drain: without progress, after which messages under way are given up as lost
+    :param warmup: duration of a warm-up, whose messages do not count
+    :param timeout: of a message, and of a worker's answer to an order
+    :param start: until the workers are ready, and then until the first message arrives
+    :param deadline: of the sending in a run without a duration; in ``bench-flow`` of filling or
+        reading a queue
+    :param drain: time without progress after which the messages under way count as lost
     """
 
     warmup: float = 1.0
@@ -60,12 +51,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where it happens.
+    """The bus of a run, and how servers use it.
 
-    :param address: of the bus that URLs without a host stand for
-    :param bus_pid: the bus's process; None: the one that listens where the URL says, if local
-    :param executor: threads of a server
-    :param far: URL that servers connect to instead, of another router of the same mesh
+    :param address: address of the bus, for URLs without a host
+    :param bus_pid: process id of the bus; None: the local process that listens on the URL's port
+    :param executor: number of threads of a server's executor
+    :param far: URL of another router of the same mesh, for the servers; empty: the clients' URL
     """
 
     address: str = ""
@@ -74,12 +65,19 @@ class Place:
     far: str = ""
 
 
-def measure(entry: Entry, scenario: Scenario, place: Place, limits: Limits,
-            tick: Callable[[], None] = lambda: None,
-            recorder: Recorder | None = None) -> dict[str, Any]:  # fmt: skip
-    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread.
+def measure(
+    entry: Entry,
+    scenario: Scenario,
+    place: Place,
+    limits: Limits,
+    tick: Callable[[], None] = lambda: None,
+    recorder: Recorder | None = None,
+) -> dict[str, Any]:
+    """Perform a run and return its figures, ready for JSON. Main thread.
 
-    :param recorder: samples the workers while they are measured
+    :param tick: called repeatedly while the run waits for its workers
+    :param recorder: samples the workers between warm-up and the end of the run; the run closes it
+    :raises Trouble: the run failed
     """
     with Crew(tick) as crew:
         try:
@@ -90,8 +88,15 @@ def measure(entry: Entry, scenario: Scenario, place: Place, limits: Limits,
 
 
 class _Run:
-    def __init__(self, entry: Entry, scenario: Scenario, place: Place, limits: Limits,
-                 crew: Crew, recorder: Recorder | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        entry: Entry,
+        scenario: Scenario,
+        place: Place,
+        limits: Limits,
+        crew: Crew,
+        recorder: Recorder | None,
+    ) -> None:
         self._entry, self._scenario, self._limits, self._crew = entry, scenario, limits, crew
         self._recorder = recorder
         url = _tcp_url() if entry.kind == "tcp" else entry.on(place.address)
@@ -100,11 +105,18 @@ class _Run:
             self._pid = buses.serving(url)
         name = f"bench-{secrets.token_hex(4)}"
         self._order = {
-            "kind": entry.kind, "url": url, "operation": scenario.operation, "topic": name,
-            "exchange": f"{name}-x", "size": scenario.size, "reply": scenario.reply,
-            "executor": place.executor, "timeout": limits.timeout, "servers": scenario.servers,
+            "kind": entry.kind,
+            "url": url,
+            "operation": scenario.operation,
+            "topic": name,
+            "exchange": f"{name}-x",
+            "size": scenario.size,
+            "reply": scenario.reply,
+            "executor": place.executor,
+            "timeout": limits.timeout,
+            "servers": scenario.servers,
             "options": list(entry.options),
-        }  # fmt: skip
+        }
         self._far = place.far or url
         self._servers: list[Worker] = []
         self._clients: list[Worker] = []
@@ -131,7 +143,7 @@ class _Run:
         self._crew.pause(_SETTLE)
         servers = self._ask("report", "report")
         for client in clients:
-            if "served" in client:  # there is no other process
+            if "served" in client:  # kind "floor": a client is its own server
                 servers.append({"cpu_us": 0.0, "switches": 0, "peak_kib": 0, **client["served"]})
         used = bus.since(before) if bus is not None and before is not None else None
         peak = usage.peak_kib(self._pid) if used is not None and self._pid else None
@@ -158,7 +170,10 @@ class _Run:
         return about
 
     def _warm_up(self) -> None:
-        """Until messages come through, to each server if each shall get them."""
+        """Send messages that do not count until they arrive, in a fanout at every server.
+
+        :raises Trouble: nothing arrives within ``Limits.start``
+        """
         deadline = time.monotonic() + self._limits.start
         while True:
             stint = self._stint(0, time.monotonic_ns(), warm=True)
@@ -191,7 +206,10 @@ class _Run:
         return Stint(at, seconds, count, threads, index * threads, scenario.rate, senders)
 
     def _drain(self, what: str, expected: int) -> None:
-        """Until the servers have got so many, or there is no progress."""
+        """Wait until the servers have received ``expected`` messages, or make no progress.
+
+        :param what: counter of the servers: "warm" or "received"
+        """
         most, since = -1, time.monotonic()
         while self._servers:
             got = sum(count[what] for count in self._ask("count", "count"))
@@ -216,12 +234,20 @@ class _Run:
         return None
 
 
-def summarise(at: int, clients: Sequence[dict[str, Any]], servers: Sequence[dict[str, Any]],
-              fanout: bool, bus: usage.Usage | None, bus_peak: int | None) -> dict[str, Any]:
-    """The figures of a run from what its workers report. Pure.
+def summarise(
+    at: int,
+    clients: Sequence[dict[str, Any]],
+    servers: Sequence[dict[str, Any]],
+    fanout: bool,
+    bus: usage.Usage | None,
+    bus_peak: int | None,
+) -> dict[str, Any]:
+    """Compute the figures of a run from the reports of its workers. Pure.
 
-    :param at: when the clients began, monotonic nanoseconds
-    :param bus_peak: KiB
+    :param at: time at which the clients began, monotonic nanoseconds
+    :param fanout: True: each server gets each message; False: one of them does
+    :param bus: resources that the bus used during the run; None: unknown
+    :param bus_peak: peak memory of the bus, KiB; None: unknown
     """
     sent = sum(client["sent"] for client in clients)
     failed = sum(client["failed"] for client in clients)
@@ -240,8 +266,12 @@ def summarise(at: int, clients: Sequence[dict[str, Any]], servers: Sequence[dict
         }
 
     return {
-        "sent": sent, "failed": failed, "received": received,
-        "lost": lost, "duplicated": duplicated, "in_doubt": in_doubt,
+        "sent": sent,
+        "failed": failed,
+        "received": received,
+        "lost": lost,
+        "duplicated": duplicated,
+        "in_doubt": in_doubt,
         "errors": _errors(clients),
         "seconds": sending / 1e9,
         "sent_per_s": sent * 1e9 / sending,
@@ -255,7 +285,7 @@ def summarise(at: int, clients: Sequence[dict[str, Any]], servers: Sequence[dict
             "server": max(server["peak_kib"] for server in servers) / 1024,
             "bus": None if bus_peak is None else bus_peak / 1024,
         },
-    }  # fmt: skip
+    }
 
 
 def _latency(parts: Any) -> dict[str, float]:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""All runs of a benchmark, and the document that comes of them."""
+"""All runs of a benchmark, and the document with their results. Main thread."""
 
 from __future__ import annotations
 
@@ -28,23 +18,31 @@ from amqp1_driver.bench.report import fault, scenario_lines
 from amqp1_driver.bench.run import Limits, Place, measure
 from amqp1_driver.bench.summary import ratios, summary
 
-#: of the document; it changes when a reader of older ones would go wrong
+#: version of the document's format; it changes when programs for older ones would misread it
 SCHEMA = 1
-#: that a run takes beyond its sending: processes start, messages drain
+#: expected seconds of a run beyond its sending: processes start, messages drain
 _OVERHEAD = 4.0
 
 Measure = Callable[..., dict[str, Any]]
 
 
 class Session:
-    """Runs scenario after scenario, the drivers in turn. Main thread.
+    """A benchmark that runs scenario after scenario, with the drivers in turn. Main thread.
 
-    :param bus: name of the bus that was started for it, for the document
+    :param bus: name of the bus that the benchmark has started, for the document; None: none
+    :param measured: function that performs a run, with the first five parameters of ``measure``
     """
 
-    def __init__(self, entries: Sequence[Entry], scenarios: Sequence[Scenario], rounds: int,
-                 place: Place, limits: Limits, bus: str | None = None,
-                 measured: Measure = measure) -> None:  # fmt: skip
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        scenarios: Sequence[Scenario],
+        rounds: int,
+        place: Place,
+        limits: Limits,
+        bus: str | None = None,
+        measured: Measure = measure,
+    ) -> None:
         self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
         self._place, self._limits = place, limits
         self._measure = measured
@@ -66,27 +64,35 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether a run came to nothing."""
+        """Return whether any run failed as a whole."""
         return any("trouble" in run for run in self._runs())
 
     @property
     def faults(self) -> list[str]:
-        """What was lost or came twice, in words."""
+        """Return descriptions of all lost and duplicated messages."""
         found = [
-            fault(scenario["title"], entry["label"],
-                  [run for run in entry["runs"] if "trouble" not in run])
-            for scenario in self.document["scenarios"] for entry in scenario["entries"]
-        ]  # fmt: skip
+            fault(
+                scenario["title"],
+                entry["label"],
+                [run for run in entry["runs"] if "trouble" not in run],
+            )
+            for scenario in self.document["scenarios"]
+            for entry in scenario["entries"]
+        ]
         return [words for words in found if words]
 
     @property
     def refused(self) -> bool:
-        """Whether a message could not be sent."""
+        """Return whether the sending of any message failed."""
         return any(run.get("failed") for run in self._runs())
 
     def _runs(self) -> list[dict[str, Any]]:
-        return [run for scenario in self.document["scenarios"] for entry in scenario["entries"]
-                for run in entry["runs"]]  # fmt: skip
+        return [
+            run
+            for scenario in self.document["scenarios"]
+            for entry in scenario["entries"]
+            for run in entry["runs"]
+        ]
 
     def _scenario(self, scenario: Scenario, progress: Progress) -> dict[str, Any]:
         runs: dict[str, list[dict[str, Any]]] = {entry.label: [] for entry in self._entries}
@@ -100,17 +106,20 @@ class Session:
             **asdict(scenario),
             "entries": [
                 {
-                    "label": entry.label, "url": entry.shown, "kind": entry.kind,
-                    "options": list(entry.options),
-                    "about": next((run.pop("about") for run in runs[entry.label]
-                                   if "about" in run), None),
+                    "label": entry.label,
+                    "url": entry.shown,
+                    "kind": entry.kind,
+                    "options": entry.shown_options,
+                    "about": next(
+                        (run.pop("about") for run in runs[entry.label] if "about" in run), None
+                    ),
                     "runs": [_without_about(run) for run in runs[entry.label]],
                     "median": summary([run for run in _good(runs[entry.label]) if run]),
                     "ratio": ratios(_good(runs[entry.label]), base),
                 }
                 for entry in self._entries
             ],
-        }  # fmt: skip
+        }
 
     def _run(self, entry: Entry, scenario: Scenario, progress: Progress) -> dict[str, Any]:
         if entry.lacks(scenario.operation):
@@ -122,16 +131,19 @@ class Session:
 
 
 def heading(bus: str | None, rounds: int, limits: Limits) -> dict[str, Any]:
-    """How a document begins: when and where."""
+    """Return the head of a document: time, machine, bus, number of rounds, time limits."""
     return {
         "schema": SCHEMA,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
-                    "python": platform.python_version()},
+        "machine": {
+            "cpus": os.cpu_count(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+        },
         "bus": bus,
         "rounds": rounds,
         "limits": asdict(limits),
-    }  # fmt: skip
+    }
 
 
 def _good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Medians over rounds, and ratios between drivers with their spread. Pure."""
 
@@ -20,7 +10,7 @@ from typing import Any
 
 Run = dict[str, Any]
 
-#: figures that are counted over all rounds: a median would hide them
+#: figures that a summary adds up over all rounds, because a median would hide rare losses
 COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
 _PLAIN = ("seconds", "sent_per_s", "received_per_s")
 _NESTED = ("latency_us", "delivery_us", "cpu_us", "switches", "peak_mib")
@@ -35,12 +25,12 @@ def _cpu(*names: str) -> Callable[[Run], float | None]:
 
 
 def tail(run: Run) -> float | None:
-    """How much longer than most the slowest percent takes."""
+    """Return the latency p99 divided by p50; None if p50 is 0."""
     latency = run["latency_us"]
     return latency["p99"] / latency["p50"] if latency["p50"] else None
 
 
-#: what ratios are made of: name and figure
+#: figures for ratios and spreads, by name
 FIGURES: dict[str, Callable[[Run], float | None]] = {
     "sent/s": lambda run: run["sent_per_s"],
     "recv/s": lambda run: run["received_per_s"],
@@ -53,14 +43,16 @@ FIGURES: dict[str, Callable[[Run], float | None]] = {
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """The median of those that are there."""
+    """Return the median of the values that are not None; None if there are none."""
     there = [value for value in values if value is not None]
     return statistics.median(there) if there else None
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """Medians of all figures, lowest and highest round of some, sums of counts and errors; None
-    without runs."""
+    """Summarise the rounds: medians and spreads of figures, sums of counts and of errors.
+
+    :returns: None without runs
+    """
     if not runs:
         return None
     result: dict[str, Any] = {name: sum(run[name] for run in runs) for name in COUNTS}
@@ -71,8 +63,9 @@ def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
         result[name] = {key: median([run[name][key] for run in runs]) for key in runs[0][name]}
     result["latency_us"]["p99/p50"] = median([tail(run) for run in runs])
     result["cpu_us"]["client+server"] = median([FIGURES["CPU client+server"](run) for run in runs])
-    result["spread"] = {name: _spread([figure(run) for run in runs])
-                        for name, figure in FIGURES.items()}  # fmt: skip
+    result["spread"] = {
+        name: _spread([figure(run) for run in runs]) for name, figure in FIGURES.items()
+    }
     return result
 
 
@@ -90,23 +83,28 @@ def _errors(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def ratios(runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, Any]:
-    """Figures as multiples of those of another driver.
+    """Return all figures as multiples of those of another driver.
 
-    :param runs: by round; None: it came to nothing
-    :param base: the other driver's, by round
+    :param runs: by round; None: the run failed
+    :param base: runs of the other driver, by round
     :returns: for each figure the ratio of the medians, and the lowest and highest ratio of a round
     """
     return {name: ratio(figure, runs, base) for name, figure in FIGURES.items()}
 
 
-def ratio(figure: Callable[[Run], float | None], runs: Sequence[Run | None],
-          base: Sequence[Run | None]) -> dict[str, float] | None:  # fmt: skip
-    """One figure as a multiple of another driver's; None if one of them has none."""
+def ratio(
+    figure: Callable[[Run], float | None], runs: Sequence[Run | None], base: Sequence[Run | None]
+) -> dict[str, float] | None:
+    """Return one figure as a multiple of another driver's.
+
+    :returns: None if no round has a value for both drivers, or if the other driver's median is 0
+    """
     ours = [None if run is None else figure(run) for run in runs]
     theirs = [None if run is None else figure(run) for run in base]
     middle, reference = median(ours), median(theirs)
-    rounds = [one / other for one, other in zip(ours, theirs, strict=True)
-              if one is not None and other]  # fmt: skip
+    rounds = [
+        one / other for one, other in zip(ours, theirs, strict=True) if one is not None and other
+    ]
     if middle is None or not reference or not rounds:
         return None
     return {"ratio": middle / reference, "low": min(rounds), "high": max(rounds)}

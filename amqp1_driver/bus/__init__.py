@@ -1,24 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""An embedded AMQP 1.0 bus, router or broker, for development and tests only.
+"""An embedded AMQP 1.0 bus for development and tests only: router, broker or Service Bus.
 
-It imports nothing of the driver: a foreign peer, so that both cannot be wrong together.
+The bus is a foreign peer of the driver, so that no mistake is common to both. It imports nothing of
+the driver except :mod:`amqp1_driver.flowframe`.
 """
 
 from .bus import MODES, Bus
 from .controls import ConnectionInfo, LinkInfo
 from .counters import Counters
 from .namespace import Namespace
+from .queues import Limits
 from .sas import Rule
 
-__all__ = ["MODES", "Bus", "ConnectionInfo", "Counters", "LinkInfo", "Namespace", "Rule"]
+__all__ = ["MODES", "Bus", "ConnectionInfo", "Counters", "Limits", "LinkInfo", "Namespace", "Rule"]

@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How the bus reads addresses. Pure functions, any thread.
+"""The bus's interpretation of addresses. Pure functions, any thread.
 
-The bus knows nothing of RPC or notifications: an address is a name, and only its form says whether
-it is a topic (every subscriber gets a copy) or a queue (one of them gets the message).
+The bus does not know about RPC or notifications. For the bus an address is a name. The form of the
+name determines whether it is a topic (every subscriber gets a copy) or a queue (one consumer gets
+the message).
 """
 
 from __future__ import annotations
@@ -24,14 +15,14 @@ _ROUTABLE_TOPIC = "multicast"
 
 
 def is_multicast(address: str) -> bool:
-    """True for ``…/multicast/…`` (routable syntax) and ``broadcast.…`` (legacy syntax)."""
+    """Return True for ``…/multicast/…`` (routable syntax) and ``broadcast.…`` (legacy syntax)."""
     if address.startswith(_LEGACY_TOPIC):
         return True
     return "/" in address and _ROUTABLE_TOPIC in address.split("/")
 
 
 def normalise(address: str) -> str:
-    """Router view of an address: ``amqp:``, ``amqp://host`` and a leading slash do not count."""
+    """Return the address in router form: without ``amqp:``, ``amqp://host`` and leading slashes."""
     for scheme in ("amqps:", "amqp:"):
         if address.startswith(scheme):
             address = address[len(scheme) :]

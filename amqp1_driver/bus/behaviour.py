@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a mode of the bus (router, broker) decides; the engine does the protocol."""
+"""Interface of the modes of the bus: a mode makes the decisions, the engine does the protocol."""
 
 from __future__ import annotations
 
@@ -28,23 +18,29 @@ if TYPE_CHECKING:
 Schedule = Callable[[float, Callable[[], None]], Any]
 
 
+#: Default maximum message size in bytes; RabbitMQ's default is a quarter of it.
+LARGEST_MESSAGE = 67108864
+
+
 def _no_timers(when: float, function: Callable[[], None]) -> None:
     raise RuntimeError("this behaviour was started without timers")
 
 
 class Behaviour(ABC):
-    """Base of :class:`Router` and :class:`Broker`; lives on the bus thread.
+    """Base class of the modes such as :class:`Router` and :class:`Broker`; lives on the bus thread.
 
-    ``clock`` gives seconds, monotonic; ``call_at`` is set by the server that runs the behaviour.
+    ``clock`` returns monotonic seconds. The server that runs the behaviour sets ``call_at``.
     """
 
     mode: str
-    #: In the properties of the Open frame; None = no properties and no capabilities at all.
+    #: Product in the properties of the Open frame; None = neither properties nor capabilities.
     product: str | None
     max_frame: int
-    #: Of messages, told to both ends of links; 0 = no limit.
-    max_message_size = 0
-    #: SASL mechanisms without a name, offered besides PLAIN.
+    #: Maximum message size in bytes, announced at both ends of links.
+    max_message_size = LARGEST_MESSAGE
+    #: Size limit in bytes: the bus detaches a producer while it still sends a larger message.
+    largest_message = LARGEST_MESSAGE
+    #: SASL mechanisms without a user name, offered besides PLAIN.
     anonymous: tuple[str, ...] = ()
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,20 +51,20 @@ class Behaviour(ABC):
         self._all_paused = False
 
     def window(self, producer: Producer) -> int:
-        """Credit that the producer should have now."""
+        """Return the credit that the producer should have now."""
         if self._all_paused or producer.address in self._paused:
             return 0
         return self.allowance(producer)
 
     def pause(self, address: str | None) -> None:
-        """Withhold (and withdraw) credit from the producers of an address; None = from all."""
+        """Withhold and withdraw credit from the producers of an address; None = from all."""
         if address is None:
             self._all_paused = True
         else:
             self._paused.add(address)
 
     def resume(self, address: str | None) -> None:
-        """End of :meth:`pause`; None = of every pause."""
+        """Undo :meth:`pause` for an address; None = undo every pause."""
         if address is None:
             self._all_paused = False
             self._paused.clear()
@@ -76,50 +72,65 @@ class Behaviour(ABC):
             self._paused.discard(address)
 
     def opened(self, endpoints: Endpoints) -> None:
-        """A connection is open; nothing has to be done."""
+        """Accept a new connection; by default, do nothing."""
         return
 
     def refusal(self, item: Item) -> Outcome | None:
-        """What a consumer is told whose outcome comes too late, None = it is in time. Asked only
-        of consumers that leave the last word to the bus (2.6.12)."""
+        """Return the error for a consumer whose outcome comes too late, None if it is in time.
+
+        The engine asks only for consumers that leave the last word to the bus (2.6.12).
+        """
         return None
 
     @abstractmethod
     def allowance(self, producer: Producer) -> int:
-        """Credit that the producer should have now by the rules of the mode."""
+        """Return the credit that the producer should have now by the rules of the mode."""
 
     @abstractmethod
     def new_address(self, link_name: str) -> str:
-        """Address of a dynamic node (3.5.3); may raise :class:`Refused`."""
+        """Return the address of a dynamic node (3.5.3).
+
+        :raises Refused: the mode refuses dynamic nodes
+        """
 
     @abstractmethod
     def producer_attached(self, producer: Producer) -> None:
-        """May raise :class:`Refused`."""
+        """Register a new producer link.
+
+        :raises Refused: the mode refuses the link
+        """
 
     @abstractmethod
     def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
-        """May raise :class:`Refused`."""
+        """Register a new consumer link.
+
+        :param dynamic: the node is dynamic and belongs to this link
+        :raises Refused: the mode refuses the link
+        """
 
     @abstractmethod
     def transferred(self, transfer: Transfer) -> None:
-        """A message has arrived."""
+        """Handle a message that has arrived."""
 
     @abstractmethod
     def flow(self, consumer: Consumer) -> None:
-        """The consumer has given credit."""
+        """Handle credit from a consumer."""
 
     @abstractmethod
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
-        """The consumer has given an outcome for a message."""
+        """Handle the outcome of a consumer for a message."""
 
     @abstractmethod
     def producer_detached(self, producer: Producer) -> None:
-        """The link has gone, whoever ended it and however."""
+        """Remove a producer link, for whatever reason it ended."""
 
     @abstractmethod
     def consumer_detached(self, consumer: Consumer) -> None:
-        """The link has gone; what it held unsettled is still in ``consumer.unsettled``."""
+        """Remove a consumer link; ``consumer.unsettled`` still has its unsettled items."""
 
     @abstractmethod
     def depth(self, address: str) -> int:
-        """Messages held for an address: waiting, or delivered without an outcome."""
+        """Return the number of messages held for an address.
+
+        A held message waits, or is delivered and has no outcome.
+        """

@@ -1,24 +1,15 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Broker behaviour: the bus stores messages and owns them once it has accepted them.
+"""Broker mode of the bus: the bus stores messages and owns each message it has accepted.
 
-Nodes come to be when somebody attaches or sends to them. Queues have competing consumers; topics
-(``broadcast.…``, ``…/multicast/…``) give each subscriber a copy; ``ADDRESS::POOL`` is a queue of
-its own that gets a copy of everything sent to ADDRESS.
+The broker creates a node when a client attaches or sends to it. Queues have competing consumers. A
+topic (``broadcast.…``, ``…/multicast/…``) gives each subscriber a copy. ``ADDRESS::POOL`` is a
+separate queue that gets a copy of each message sent to ADDRESS.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -43,41 +34,61 @@ from .messages import read_header, read_to
 from .primitives import Malformed
 from .queues import Completion, Entry, Limits, Queue
 
-#: Addresses of dynamic nodes: never created by a mere attach or send.
+LOG = logging.getLogger(__name__)
+
+#: Seconds between log lines about a full queue.
+REMIND = 10.0
+#: Prefix of the addresses of dynamic nodes. An attach or a send never creates such a node.
 _TEMPORARY = "amqp1-bus.temp."
 
 
 class Node:
-    """One address: a queue with its pools, or a topic with its subscriptions."""
+    """An address: a queue with its pools, or a topic with its subscriptions."""
 
     def __init__(self, name: str, owner: Consumer | None) -> None:
         self.name = name
         self.owner = owner
         self.topic = is_multicast(name)
-        #: None = the queue of the address itself; str = pool; Consumer = a topic's subscriber.
+        #: Queues by key. None: the queue of the address itself; str: a pool; Consumer: a subscriber
+        #: of a topic.
         self.queues: dict[str | Consumer | None, Queue] = {}
         self.producers: set[Producer] = set()
         self.consumers = 0
-        self._pooled = False
 
     @property
     def unused(self) -> bool:
-        """Nothing would be lost if it were deleted. Pools are for ever: they collect."""
+        """Return whether the broker can delete this node without losing messages.
+
+        A pool is permanent because it collects messages; a node with a pool is never unused.
+        """
         if self.producers or self.consumers:
             return False
         return all(not isinstance(k, str) and q.depth == 0 for k, q in self.queues.items())
 
     def adjust(self) -> None:
-        """The watermarks have changed what its producers may send."""
+        """Update the credit of all producers after a watermark change."""
         for producer in self.producers:
             producer.adjust()
 
 
-class Broker(Behaviour):
-    """See the module; lives on the bus thread.
+class _Blockade:
+    """The log state of a full queue.
 
-    ``node`` of a producer is (Node, pool or None), None for the anonymous terminus; of a consumer
-    (Node, Queue).
+    ``since``: time at which it became full; ``times``: how often it became full since the last
+    check.
+    """
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.times = 1
+        self.full = True
+
+
+class Broker(Behaviour):
+    """Broker mode; lives on the bus thread. The module docstring describes the mode.
+
+    ``node`` of a producer is (Node, pool or None), None for the anonymous terminus. ``node`` of a
+    consumer is (Node, Queue).
     """
 
     mode = "broker"
@@ -92,14 +103,22 @@ class Broker(Behaviour):
     ) -> None:
         super().__init__(counters, clock)
         self._limits = limits
+        self._limited = limits != Limits()
+        #: Address, with its pool if any -> the watermarks of that address alone.
+        self._own_limits: dict[str, Limits] = {}
+        #: Queue that is full, or was full at the last check -> its log state.
+        self._full: dict[Queue, _Blockade] = {}
         self._nodes: dict[str, Node] = {}
-        #: Queue -> when its timer is due.
+        #: Queue -> time at which its expiry timer is due, seconds of ``clock``.
         self._timers: dict[Queue, float] = {}
 
     # -- nodes ---------------------------------------------------------------
 
     def _node(self, name: str) -> Node | None:
-        """Find or create; None for a temporary address that is not (any more) there."""
+        """Find or create a node.
+
+        :returns: None for a temporary address that does not exist (any more)
+        """
         node = self._nodes.get(name)
         if node is None and not name.startswith(_TEMPORARY):
             node = self._create(name, None)
@@ -116,17 +135,116 @@ class Broker(Behaviour):
         if queue is None:
             name = node.name if key is None else f"{node.name}::{getattr(key, 'name', key)}"
             queue = node.queues[key] = Queue(
-                name, self._limits, self.counters, self.clock, node.adjust, self._watch
+                name,
+                self._limits_of(node, name),
+                self.counters,
+                self.clock,
+                lambda: self._passed(node, node.queues.get(key)),
+                self._watch,
             )
         return queue
 
+    # -- watermarks ------------------------------------------------------------
+
+    def _limits_of(self, node: Node, name: str) -> Limits:
+        """Return the watermarks of a queue.
+
+        The queues of a topic's subscribers have the watermarks of the topic.
+        """
+        found = self._own_limits.get(name)
+        if found is None and node.topic:
+            found = self._own_limits.get(node.name)
+        return self._limits if found is None else found
+
+    def limit(self, address: str | None, limits: Limits | None) -> None:
+        """Change watermarks with effect at once.
+
+        :param address: a queue (ADDRESS, ADDRESS::POOL) or a topic; None: all addresses without
+            watermarks of their own
+        :param limits: the new watermarks; None: the address gets the watermarks of all addresses
+            again
+        """
+        if address is None:
+            self._limits = limits or Limits()
+        elif limits is None:
+            self._own_limits.pop(address, None)
+        else:
+            self._own_limits[address] = limits
+        self._limited = self._limits != Limits() or bool(self._own_limits)
+        for node in list(self._nodes.values()):
+            for queue in list(node.queues.values()):
+                wanted = self._limits_of(node, queue.name)
+                if wanted != queue.limits:
+                    queue.limit(wanted)
+
+    def _passed(self, node: Node, queue: Queue | None) -> None:
+        """Update log state and credit after a queue has passed a watermark."""
+        if queue is not None:
+            now = self.clock()
+            blockade = self._full.get(queue)
+            if queue.saturated and blockade is None:
+                self._full[queue] = _Blockade(now)
+                self._say_full(queue, node)
+                self.call_at(now + REMIND, lambda: self._remind(queue, node))
+            elif blockade is not None and blockade.full != queue.saturated:
+                self._changed(blockade, queue, now)
+        node.adjust()
+
+    def _changed(self, blockade: _Blockade, queue: Queue, now: float) -> None:
+        blockade.full = queue.saturated
+        if queue.saturated:
+            blockade.times += 1
+            blockade.since = now
+        elif blockade.times == 1:
+            LOG.info(
+                "Queue %s takes messages again: it has %d messages, %d bytes, and was full "
+                "for %.1f s",
+                queue.name,
+                queue.depth,
+                queue.size,
+                now - blockade.since,
+            )
+
+    def _say_full(self, queue: Queue, node: Node) -> None:
+        LOG.warning(
+            "Queue %s is full: it has %d messages, %d bytes (limits: %s); no credit for "
+            "%d producer(s)",
+            queue.name,
+            queue.depth,
+            queue.size,
+            queue.limits,
+            len(node.producers),
+        )
+
+    def _remind(self, queue: Queue, node: Node) -> None:
+        """Log the state of a queue that was full at the last check.
+
+        The check repeats every ``REMIND`` seconds until the queue is no longer full.
+        """
+        blockade = self._full[queue]
+        if blockade.times > 1:
+            LOG.warning(
+                "Queue %s was full %d times within %g s, and %s now",
+                queue.name,
+                blockade.times,
+                REMIND,
+                "is" if queue.saturated else "is not",
+            )
+        elif queue.saturated:
+            self._say_full(queue, node)
+        if not queue.saturated and blockade.times <= 1:
+            del self._full[queue]
+            return
+        blockade.times = 1 if queue.saturated else 0
+        self.call_at(self.clock() + REMIND, lambda: self._remind(queue, node))
+
     def _reap(self, node: Node) -> None:
-        """Delete a node that nobody uses."""
+        """Delete a node if no client uses it."""
         if node.unused and self._nodes.get(node.name) is node:
             del self._nodes[node.name]
 
     def _delete(self, node: Node) -> None:
-        """Delete a temporary node with its owner; its producers are told."""
+        """Delete a temporary node with its owner; detach the producers with an error."""
         self._nodes.pop(node.name, None)
         for queue in node.queues.values():
             queue.delete()
@@ -134,21 +252,24 @@ class Broker(Behaviour):
             producer.detach("amqp:resource-deleted", f"{node.name} has been deleted")
 
     def new_address(self, link_name: str) -> str:
-        """A name nobody can guess or reuse."""
+        """Return an address that no client can guess or reuse."""
         return _TEMPORARY + secrets.token_urlsafe(12)
 
     # -- links ---------------------------------------------------------------
 
     def allowance(self, producer: Producer) -> int:
-        """A window of 250, and never more than fits below the high watermark."""
+        """Return a credit window of 250 messages, limited to the room below the high watermark."""
         wanted = CREDIT - producer.held
-        if self._limits.capacity and producer.node is not None:
+        if self._limited and producer.node is not None:
             for queue in self._destinations(*producer.node):
                 wanted = min(wanted, queue.room)
         return wanted
 
     def producer_attached(self, producer: Producer) -> None:
-        """Credit at once, consumers or not, unless a queue is full."""
+        """Register a producer.
+
+        The producer gets credit at once, with or without consumers, unless a queue is full.
+        """
         if producer.address is None:
             return
         name, pool = split_pool(producer.address)
@@ -161,14 +282,14 @@ class Broker(Behaviour):
         node.producers.add(producer)
 
     def producer_detached(self, producer: Producer) -> None:
-        """What was accepted stays."""
+        """Remove a producer. The broker keeps the messages it has accepted from this producer."""
         if producer.node is not None:
             node = producer.node[0]
             node.producers.discard(producer)
             self._reap(node)
 
     def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
-        """Subscribe to the queue, the pool or the topic."""
+        """Subscribe a consumer to the queue, the pool or the topic."""
         assert consumer.address is not None
         name, pool = split_pool(consumer.address)
         node = self._create(name, consumer) if dynamic else self._node(name)
@@ -180,7 +301,11 @@ class Broker(Behaviour):
         consumer.node = (node, queue)
 
     def consumer_detached(self, consumer: Consumer) -> None:
-        """What it held goes back with delivery-count + 1; a dynamic node goes with its link."""
+        """Remove a consumer.
+
+        Its unsettled messages return to the queue with delivery-count + 1. A dynamic node ends with
+        the link that created it.
+        """
         node, queue = consumer.node
         node.consumers -= 1
         queue.consumers.remove(consumer)
@@ -204,7 +329,10 @@ class Broker(Behaviour):
         return list(node.queues.values())
 
     def transferred(self, transfer: Transfer) -> None:
-        """Store, complete the transfer unless a full queue holds it back, deliver."""
+        """Store a message and dispatch it to consumers.
+
+        The broker settles the transfer at once unless a full queue holds it back.
+        """
         try:
             header = read_header(transfer.data)
             where = transfer.producer.node or self._relay(transfer)
@@ -228,7 +356,10 @@ class Broker(Behaviour):
             queue.dispatch()
 
     def _relay(self, transfer: Transfer) -> tuple[Node, str | None] | None:
-        """Where a message on the anonymous terminus goes; None = settled here."""
+        """Find the destination of a message on the anonymous terminus.
+
+        :returns: node and pool; None if this method has settled the transfer
+        """
         to = read_to(transfer.data)
         if to is None:
             transfer.settle(rejected("amqp:precondition-failed", "the message has no 'to'"))
@@ -236,7 +367,8 @@ class Broker(Behaviour):
         name, pool = split_pool(to)
         node = self._node(name)
         if node is None:
-            # The owner of a temporary address has gone: nobody will ever read this.
+            # The owner of the temporary address has detached: no client will ever read this
+            # message.
             self.counters.dropped += 1
             transfer.settle(RELEASED)
             return None
@@ -245,16 +377,16 @@ class Broker(Behaviour):
         return node, pool
 
     def flow(self, consumer: Consumer) -> None:
-        """Deliver what waited for this credit."""
+        """Deliver messages that waited for this credit."""
         consumer.node[1].dispatch()
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
-        """The queue decides what becomes of the message; then the next one may go."""
+        """Settle the message in its queue, then dispatch the next one."""
         item.settle(outcome)
         consumer.node[1].dispatch()
 
     def _watch(self, queue: Queue, expiry: float) -> None:
-        """Have expired messages dropped in time even if nobody reads the queue."""
+        """Schedule a sweep at ``expiry``; messages then expire in time even without a consumer."""
         due = self._timers.get(queue)
         if due is None or expiry < due:
             self._timers[queue] = expiry
@@ -272,7 +404,10 @@ class Broker(Behaviour):
             self._reap(node)
 
     def depth(self, address: str) -> int:
-        """Messages held by the queue of an address or pool, or by a topic's subscriptions."""
+        """Return the number of messages held for an address.
+
+        The address is that of a queue, of a pool, or of a topic with all its subscriptions.
+        """
         name, pool = split_pool(address)
         node = self._nodes.get(name)
         if node is None:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The Python interface of the embedded bus (the command ``amqp1 bus`` uses it, too)."""
+"""The Python interface of the embedded bus; the command ``amqp1 bus`` uses it, too."""
 
 from __future__ import annotations
 
@@ -39,16 +29,27 @@ VERSION = "1.0"
 class Bus(Controls):
     """An AMQP 1.0 bus in a thread of this process; for development and tests only.
 
-    ``mode`` "router", "broker" or "servicebus" (which needs a ``namespace``); ``port`` 0 = any;
-    ``users`` name -> password: SASL PLAIN is then required; ``tls_ca``: client certificates are
-    required; ``queue_capacity`` / ``queue_resume`` are watermarks in messages (broker), 0 = no
-    limit, resume defaults to three quarters; ``idle_timeout`` in seconds (half of it is
-    advertised). ``websocket_port`` (0 = any): AMQP over WebSocket is spoken there, too, and with
-    TLS if the other port has it (needs wsproto).
+    All methods may be called from any thread except the bus thread. :class:`Controls` has the
+    methods for tests.
 
-    All methods may be called from any thread but the bus's own; what is for tests is in
-    :class:`Controls`. Raises ValueError for settings
-    that make no sense, OSError if the port cannot be had or a certificate not be read.
+    :param mode: "router", "broker" or "servicebus"
+    :param port: TCP port; 0 = any
+    :param tls_cert: file with the server certificate
+    :param tls_key: file with the private key; None = in ``tls_cert``
+    :param tls_ca: file with the CA; clients must then show a certificate
+    :param users: name -> password; SASL PLAIN is then required
+    :param queue_capacity: high watermark of a queue in messages (broker); 0 = no limit
+    :param queue_resume: low watermark of a queue in messages; default three quarters of the
+        capacity
+    :param queue_capacity_bytes: high watermark of a queue in bytes; 0 = no limit
+    :param queue_resume_bytes: low watermark of a queue in bytes; default three quarters
+    :param queue_limits: address (ADDRESS, ADDRESS::POOL or a topic's address) -> its own watermarks
+    :param idle_timeout: seconds; the bus advertises half of it
+    :param websocket_port: further port for AMQP over WebSocket, 0 = any; with TLS if ``port`` has
+        TLS; needs wsproto
+    :param namespace: entities, rules and limits; required for mode "servicebus" and only there
+    :raises ValueError: the settings make no sense
+    :raises OSError: the port is not available or a certificate file is not readable
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class Bus(Controls):
         users: Mapping[str, str] | None = None,
         queue_capacity: int = 0,
         queue_resume: int | None = None,
+        queue_capacity_bytes: int = 0,
+        queue_resume_bytes: int | None = None,
+        queue_limits: Mapping[str, Limits] | None = None,
         idle_timeout: float = 16.0,
         trace: bool = False,
         websocket_port: int | None = None,
@@ -74,12 +78,6 @@ class Bus(Controls):
             raise ValueError("the mode servicebus, and no other, needs a namespace")
         if tls_ca and not tls_cert:
             raise ValueError("client certificates (tls_ca) need a server certificate (tls_cert)")
-        if queue_resume is None:
-            queue_resume = queue_capacity * 3 // 4
-        if queue_capacity < 0 or not 0 <= queue_resume <= queue_capacity:
-            raise ValueError("0 <= queue_resume <= queue_capacity must hold")
-        if queue_capacity and queue_resume == queue_capacity:
-            raise ValueError("queue_resume must be less than queue_capacity")
         self.mode = mode
         self.host = host
         self.counters = Counters()
@@ -91,23 +89,29 @@ class Bus(Controls):
             if users:
                 raise ValueError("the users of a namespace are its rules")
             self._users = {name: rule.key for name, rule in namespace.known_rules.items()}
-        self._limits = Limits(queue_capacity, queue_resume)
+        self._limits = Limits.of(
+            queue_capacity, queue_resume, queue_capacity_bytes, queue_resume_bytes
+        )
+        self._queue_limits = dict(queue_limits or {})
         self._idle_timeout = idle_timeout
         self._trace = trace
         self._container = f"amqp1-bus-{secrets.token_hex(4)}"
         if namespace is not None:
-            # As the service's own: an id and the number of the gateway.
+            # As the real service does: an id and the number of the gateway.
             self._container = f"{secrets.token_hex(16)}_G1"
         self._context = None
         if tls_cert:
             self._context = server_context(tls_cert, tls_key or tls_cert, tls_ca)
+        #: Callback with the exception that ended the bus thread, run on that thread. :meth:`stop`
+        #: and :meth:`kill` do not call it. Set it before :meth:`start`.
+        self.on_death: Callable[[BaseException], object] = bool
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
 
     # -- life ----------------------------------------------------------------
 
     def start(self) -> Self:
-        """Listen and serve; returns self."""
+        """Listen and serve on the bus thread; return self."""
         if self._server is not None:
             raise RuntimeError("the bus has been started already")
         listeners = self._listen()
@@ -119,6 +123,7 @@ class Bus(Controls):
             lambda touched, user: self._engine(behaviour, touched, user),
             self._users,
             self._context,
+            lambda error: self.on_death(error),
         )
         self._thread = threading.Thread(target=self._server.run, name="amqp1-bus", daemon=True)
         self._thread.start()
@@ -145,11 +150,19 @@ class Bus(Controls):
         return listeners
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Close all connections with amqp:connection:forced, end; idempotent."""
+        """Close all connections with amqp:connection:forced and end the thread; idempotent.
+
+        :param timeout: seconds
+        :raises TimeoutError: the thread has not ended in time
+        """
         self._finish(lambda server: server.stop(), timeout)
 
     def kill(self, timeout: float = 5.0) -> None:
-        """Reset all sockets, the listening one too, and end: as if the process had died."""
+        """Reset all sockets, including the listening ones, and end: as if the process had died.
+
+        :param timeout: seconds
+        :raises TimeoutError: the thread has not ended in time
+        """
         self._finish(lambda server: server.kill(), timeout)
 
     def _finish(self, how: Callable[[Server], None], timeout: float) -> None:
@@ -171,7 +184,10 @@ class Bus(Controls):
             return Router(self.counters)
         if self._namespace is not None:
             return ServiceBus(self.counters, self._namespace)
-        return Broker(self.counters, limits=self._limits)
+        broker = Broker(self.counters, limits=self._limits)
+        for address, limits in self._queue_limits.items():
+            broker.limit(address, limits)
+        return broker
 
     def _engine(
         self, behaviour: Behaviour, touched: Callable[[], None], user: str | None
@@ -191,23 +207,23 @@ class Bus(Controls):
 
     @property
     def port(self) -> int:
-        """The port it listens on (after :meth:`start`)."""
+        """Return the port of the listener (after :meth:`start`)."""
         return self._port
 
     @property
     def address(self) -> str:
-        """``amqp://HOST:PORT``, or ``amqps://`` with TLS."""
+        """Return ``amqp://HOST:PORT``, or ``amqps://HOST:PORT`` with TLS."""
         scheme = "amqps" if self._context is not None else "amqp"
         return f"{scheme}://{self._printed_host}:{self._port}"
 
     @property
     def websocket_port(self) -> int | None:
-        """The port for AMQP over WebSocket (after :meth:`start`); None = there is none."""
+        """Return the port for AMQP over WebSocket (after :meth:`start`), None without WebSocket."""
         return self._websocket_port
 
     @property
     def websocket_address(self) -> str | None:
-        """``ws[s]://HOST:PORT/$servicebus/websocket``; None = there is none."""
+        """Return ``ws[s]://HOST:PORT/$servicebus/websocket``, None without WebSocket."""
         if self._websocket_port is None:
             return None
         scheme = "wss" if self._context is not None else "ws"
@@ -219,7 +235,7 @@ class Bus(Controls):
 
 
 def _websocket_layer() -> NewWebSocket:
-    # Imported here only: nothing else of the bus needs wsproto.
+    # The import is here because no other part of the bus needs wsproto.
     try:
         from .websocket import WebSocketServer
     except ImportError as exc:

@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Claims-based security: tokens that a connection has put, and the node ``$cbs`` that takes them.
+"""Claims-based security: the tokens of a connection, and the node ``$cbs`` that accepts them.
 
-After the OASIS working draft "AMQP Claims-based Security" and Azure's "AMQP 1.0 protocol guide".
-Bus thread only.
+The sources are the OASIS working draft "AMQP Claims-based Security" and Azure's "AMQP 1.0 protocol
+guide". Bus thread only.
 """
 
 from __future__ import annotations
@@ -30,20 +20,24 @@ from .namespace import Namespace
 from .sas import BadToken, Grant, Resource, check, resource
 from .tracking import tracked
 
-_TYPES = ("servicebus.windows.net:sastoken", "jwt")
+#: Azure's guide names the types ``amqp:jwt`` and ``amqp:swt``; its SDK sends ``jwt``.
+_TYPES = ("servicebus.windows.net:sastoken", "jwt", "amqp:jwt", "amqp:swt")
 
 
 class Claims:
-    """What one connection may do. ``always``: rights by SASL, for everything and without end."""
+    """The rights of one connection.
+
+    :param always: rights by SASL, for all entities and without expiry
+    """
 
     def __init__(self, always: frozenset[str] = frozenset()) -> None:
         self.always = always
         self.grants: dict[Resource, Grant] = {}
-        #: No token was ever accepted, and none was needed.
+        #: True while the connection has no rights by SASL and has never put a valid token.
         self.nobody = not always
 
     def allow(self, path: str, right: str) -> bool:
-        """True if a token, or SASL, gives ``right`` on the entity at ``path``."""
+        """Return whether SASL or a token gives ``right`` on the entity at ``path``."""
         if right in self.always:
             return True
         wanted = Resource("", path)
@@ -51,9 +45,14 @@ class Claims:
 
 
 class ClaimsNode:
-    """Handles put-token. ``known(path)`` says whether an entity exists; ``lost(endpoints)`` is
-    called when a token has expired; ``call_at`` runs timers on the bus's clock (``clock``),
-    while tokens go by ``wall`` (seconds since 1970)."""
+    """The node ``$cbs``, which handles put-token.
+
+    :param known: returns whether an entity exists at a path
+    :param lost: called with the endpoints of a connection after one of its tokens has expired
+    :param call_at: schedules timers on the bus's clock
+    :param clock: the bus's clock, seconds
+    :param wall: seconds since 1970, the clock of tokens
+    """
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class ClaimsNode:
         self._wall = wall
 
     def answer(self, endpoints: Endpoints, request: Message) -> Message:
-        """Put the token of a request; the reply says what became of it."""
+        """Handle a put-token request; return the reply with the status."""
         try:
             self._put(endpoints, request)
         except BadToken as exc:
@@ -105,12 +104,13 @@ class ClaimsNode:
         claims.nobody = False
         claims.grants[audience] = grant
         due = self._clock() + grant.expires - self._wall()
-        # Tokens are good for hours, connections may be short: no timer keeps one in memory.
+        # A token may be valid for hours while its connection is short: the weak reference keeps the
+        # timer from holding the connection in memory.
         weak = weakref.ref(endpoints)
         self._call_at(due, lambda: self._expire(weak(), audience, grant))
 
     def _expire(self, endpoints: Endpoints | None, audience: Resource, grant: Grant) -> None:
-        """Unless the token was renewed, what it allowed ends now."""
+        """Remove the grant of an expired token, unless a newer token has replaced it."""
         if endpoints is None:
             return
         claims: Claims = endpoints.context

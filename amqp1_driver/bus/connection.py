@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One accepted socket: bytes through TLS and SASL to the AMQP engine and back; bus thread only."""
+"""An accepted socket with its layers (TLS, WebSocket, SASL) below the engine; bus thread only."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import ssl
 import struct
@@ -29,31 +20,43 @@ from .tls import TlsServer
 if TYPE_CHECKING:
     from .websocket import WebSocketServer
 
+LOG = logging.getLogger(__name__)
+
 _CHUNK = 65536
-#: How long (seconds) a refused or closed peer is read on, so that our last bytes reach it.
+#: Seconds from accept until the peer's Open, including TLS, WebSocket and SASL.
+OPEN_TIME = 10.0
+#: Limit of pending output in bytes. Above it, the bus stops reading from the peer.
+PENDING_LIMIT = 1024 * 1024
+#: Seconds for which the bus keeps reading from a refused or closed peer, so that our last bytes
+#: reach the peer.
 _LINGER = 1.0
 _RESET = struct.pack("ii", 1, 0)
 
 
 class Host(Protocol):
-    """What a connection needs of the server that owns it."""
+    """Interface of the server that owns a connection."""
 
     counters: Counters
     users: Mapping[str, str]
-    #: SASL mechanisms without a name, offered besides PLAIN.
+    #: SASL mechanisms without a user name, offered besides PLAIN.
     anonymous: tuple[str, ...]
 
     def new_engine(self, touched: Callable[[], None], user: str | None) -> Engine: ...
     def now(self) -> float: ...
-    def call_at(self, when: float, function: Callable[[], None]) -> Any: ...
+    def call_at(
+        self, when: float, function: Callable[[], None], connection: SocketConnection | None = None
+    ) -> Any: ...
     def touch(self, connection: SocketConnection) -> None: ...
-    def watch_writable(self, connection: SocketConnection, wanted: bool) -> None: ...
+    def watch(self, connection: SocketConnection, reading: bool, writing: bool) -> None: ...
     def forget(self, connection: SocketConnection) -> None: ...
 
 
 class SocketConnection:
-    """Layers, bottom up: socket, TLS and WebSocket (both optional), SASL (until it is done),
-    engine (from then)."""
+    """A connection as a stack of layers; lives on the bus thread.
+
+    From the bottom up: socket, TLS and WebSocket (both optional), SASL until it is done, then the
+    engine.
+    """
 
     def __init__(
         self,
@@ -72,28 +75,39 @@ class SocketConnection:
         self._websocket = websocket
         self._sasl: SaslServer | None = None
         self._out = bytearray()
-        self._writable_wanted = False
-        #: No more output will come: shut down once all is sent.
+        self._watched = (True, False)
+        #: True once no more output will come; the connection shuts down after sending what is
+        #: pending.
         self._finished = False
         self._lingering = False
         self._tick_due: float | None = None
         if self._tls is None:
             self._sasl = SaslServer(host.users, None, host.anonymous)
+        host.call_at(host.now() + OPEN_TIME, self._open_timer, self)
+
+    def _open_timer(self) -> None:
+        if self.closed or self._lingering:
+            return
+        if self.engine is None or not self.engine.opened:
+            LOG.warning(
+                "The connection from %s is closed: no Open within %g s", self.peer, OPEN_TIME
+            )
+            self.close()
 
     @property
     def user(self) -> str | None:
-        """Authenticated name."""
+        """Return the authenticated name, None without one."""
         return self._sasl.user if self._sasl is not None else None
 
     @property
     def mechanism(self) -> str | None:
-        """SASL mechanism, None without SASL."""
+        """Return the SASL mechanism, None without SASL."""
         return self._sasl.mechanism if self._sasl is not None else None
 
     # -- input ---------------------------------------------------------------
 
     def on_readable(self) -> None:
-        """Read once and pass it up."""
+        """Read once from the socket and pass the bytes up the layers."""
         try:
             data = self.sock.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -112,13 +126,11 @@ class SocketConnection:
             try:
                 data = self._tls.feed(data)
             except ssl.SSLError:
-                # The alert that says why is in the output already.
+                # The output already contains the alert that gives the reason.
                 self._finished = True
                 return
             if self._sasl is None and self._tls.established:
-                self._sasl = SaslServer(
-                    self._host.users, self._tls.subject, self._host.anonymous
-                )
+                self._sasl = SaslServer(self._host.users, self._tls.subject, self._host.anonymous)
         if data and self._websocket is not None:
             data = self._websocket.feed(data)
         if data and self.engine is None and self._sasl is not None:
@@ -149,7 +161,7 @@ class SocketConnection:
     # -- output --------------------------------------------------------------
 
     def pump(self) -> None:
-        """Handle what is left to handle and send what can be sent."""
+        """Process pending events of the engine and send pending output."""
         if self.closed:
             return
         if self.engine is not None and not self._lingering:
@@ -158,7 +170,7 @@ class SocketConnection:
         self._send()
 
     def on_writable(self) -> None:
-        """The socket takes bytes again."""
+        """Send pending output: the socket accepts bytes again."""
         self._send()
 
     def _tick(self) -> None:
@@ -166,7 +178,7 @@ class SocketConnection:
         deadline = self.engine.tick(self._host.now())
         if deadline is not None and (self._tick_due is None or deadline < self._tick_due):
             self._tick_due = deadline
-            self._host.call_at(deadline, lambda: self._tick_timer(deadline))
+            self._host.call_at(deadline, lambda: self._tick_timer(deadline), self)
 
     def _tick_timer(self, deadline: float) -> None:
         if self._tick_due == deadline:
@@ -189,7 +201,7 @@ class SocketConnection:
         self._tls.output.clear()
 
     def _amqp_output(self) -> bytearray:
-        """What SASL or the engine has to say; nothing once it has finished."""
+        """Return the output of SASL or of the engine; empty once the engine has finished."""
         if self._sasl is not None and self._sasl.output:
             plain = self._sasl.output
             self._sasl.output = bytearray()
@@ -205,7 +217,7 @@ class SocketConnection:
         return output
 
     def _framed(self, websocket: WebSocketServer, plain: bytearray) -> bytearray:
-        """The same as WebSocket messages, and what the WebSocket itself has to say."""
+        """Return ``plain`` as WebSocket messages, with pending WebSocket control frames."""
         if plain:
             websocket.wrap(plain)
         elif self._finished:
@@ -223,27 +235,41 @@ class SocketConnection:
                     break
                 del self._out[: self.sock.send(self._out)]
         except (BlockingIOError, InterruptedError):
-            self._want_writable(True)
+            self._watch(self._pending <= PENDING_LIMIT, True)
             return
         except OSError:
             self.close()
             return
-        self._want_writable(False)
+        self._watch(True, False)
         if self._finished and not self._lingering and not self.closed:
             self._linger()
 
-    def _want_writable(self, wanted: bool) -> None:
-        if wanted != self._writable_wanted and not self.closed:
-            self._writable_wanted = wanted
-            self._host.watch_writable(self, wanted)
+    @property
+    def _pending(self) -> int:
+        """Return the number of bytes that wait for the peer to read them.
+
+        The output in proton does not count: the connection fetches it only when its own buffer is
+        empty.
+        """
+        pending = len(self._out)
+        if self._websocket is not None:
+            pending += len(self._websocket.output)
+        if self._tls is not None:
+            pending += len(self._tls.output)
+        return pending
+
+    def _watch(self, reading: bool, writing: bool) -> None:
+        if (reading, writing) != self._watched and not self.closed:
+            self._watched = (reading, writing)
+            self._host.watch(self, reading, writing)
 
     # -- the end -------------------------------------------------------------
 
     def _linger(self) -> None:
-        """All is said: close our side, wait a little for the peer to close its own.
+        """Shut down our side of the socket and wait up to a second for the peer to close its own.
 
-        Closing at once with unread input would reset the connection and could take our last
-        words (a SASL outcome, a TLS alert) away from the peer.
+        Closing at once with unread input would reset the connection. A reset could discard our last
+        output (a SASL outcome, a TLS alert) before the peer reads it.
         """
         self._lingering = True
         engine, self.engine = self.engine, None
@@ -254,10 +280,10 @@ class SocketConnection:
         except OSError:
             self.close()
             return
-        self._host.call_at(self._host.now() + _LINGER, self.close)
+        self._host.call_at(self._host.now() + _LINGER, self.close, self)
 
     def close_cleanly(self, condition: str, description: str) -> None:
-        """Close with an AMQP error; a peer that is not yet known is simply dropped."""
+        """Close with an AMQP error; before SASL is done, close the socket at once."""
         if self.engine is None:
             self.close()
         elif not self._lingering:
@@ -267,12 +293,26 @@ class SocketConnection:
         """Close the socket now; idempotent."""
         if self.closed:
             return
+        self._close_socket(reset)
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.lost()
+
+    def abandon(self) -> None:
+        """Reset the connection after a defect; never raise an exception."""
+        engine, self.engine = self.engine, None
+        if not self.closed:
+            self._close_socket(True)
+        if engine is not None:
+            try:
+                engine.lost()
+            except Exception:
+                LOG.exception("The links of %s could not be given up", self.peer)
+
+    def _close_socket(self, reset: bool) -> None:
         self.closed = True
         self._host.forget(self)
         if reset:
             with contextlib.suppress(OSError):
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.sock.close()
-        engine, self.engine = self.engine, None
-        if engine is not None:
-            engine.lost()

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What tests can see of a running bus, and do to it."""
+"""The methods by which tests inspect and disturb a running bus."""
 
 from __future__ import annotations
 
@@ -20,14 +10,19 @@ from typing import Self
 
 from .addresses import normalise
 from .behaviour import Behaviour
+from .broker import Broker
 from .counters import Counters
 from .links import Consumer, Link, Producer
+from .queues import Limits
 from .server import Server
 
 
 @dataclass(frozen=True)
 class LinkInfo:
-    """A link attached to the bus. ``receiving``: the client receives on it; credit as it is now."""
+    """A link attached to the bus.
+
+    ``receiving``: the client is the receiver; ``credit``: the credit left now.
+    """
 
     name: str
     address: str | None
@@ -38,7 +33,7 @@ class LinkInfo:
 
 @dataclass(frozen=True)
 class ConnectionInfo:
-    """A connection to the bus; ``container`` and ``hostname`` as in the peer's Open."""
+    """A connection to the bus; ``container`` and ``hostname`` come from the peer's Open."""
 
     peer: str
     container: str | None
@@ -56,7 +51,10 @@ def _link_info(link: Link) -> LinkInfo:
 
 
 class Controls:
-    """Half of :class:`Bus`: for tests. From any thread but the bus's own, unless it says so."""
+    """Base class of :class:`Bus` with the methods for tests.
+
+    Call the methods from any thread except the bus thread, unless a method says otherwise.
+    """
 
     _server: Server | None
     counters: Counters
@@ -68,46 +66,55 @@ class Controls:
 
     @property
     def connections(self) -> list[ConnectionInfo]:
-        """The connections that are open at AMQP level."""
+        """Return the connections that are past SASL; the Open of a peer may still be missing."""
         server = self._running()
         found: list[ConnectionInfo] = server.call(lambda: _connections(server))
         return found
 
     def queue_depth(self, address: str) -> int:
-        """Messages held for an address: waiting, or delivered without an outcome."""
+        """Return the number of messages held for an address.
+
+        A held message waits, or is delivered and has no outcome.
+        """
         server = self._running()
         depth: int = server.call(lambda: server.behaviour.depth(address))
         return depth
 
     def wait_until(self, condition: Callable[[Self], bool], timeout: float = 10.0) -> None:
-        """Block until ``condition(bus)`` holds; it is evaluated after each step of the bus, on
-        its thread, and may look at :attr:`counters` and :meth:`peek`. Raises TimeoutError."""
+        """Block until ``condition(bus)`` holds.
+
+        The bus thread evaluates the condition after each step. The condition may use
+        :attr:`counters`, :meth:`peek` and :meth:`peek_connections`.
+
+        :param timeout: seconds
+        :raises TimeoutError: the condition did not hold in time
+        """
         self._running().wait_until(lambda: condition(self), timeout)
 
     def peek(self, address: str) -> int:
-        """:meth:`queue_depth` for use in a condition of :meth:`wait_until`."""
+        """Return :meth:`queue_depth`, for use in a condition of :meth:`wait_until`."""
         return self._running().behaviour.depth(address)
 
     def peek_connections(self) -> list[ConnectionInfo]:
-        """:attr:`connections` for use in a condition of :meth:`wait_until`."""
+        """Return :attr:`connections`, for use in a condition of :meth:`wait_until`."""
         return _connections(self._running())
 
     def freeze(self) -> None:
-        """Stop looking at sockets and timers, as a stopped process; they stay open."""
+        """Stop polling sockets and timers, like a stopped process; the sockets stay open."""
         server = self._running()
         server.call(lambda: server.freeze(True))
 
     def thaw(self) -> None:
-        """End of :meth:`freeze`."""
+        """Undo :meth:`freeze`."""
         server = self._running()
         server.call(lambda: server.freeze(False))
 
     def pause_credit(self, address: str | None = None) -> None:
-        """Give no credit to producers of this address (None: all), and withdraw what they have."""
+        """Withhold and withdraw credit from the producers of an address; None = from all."""
         self._change_credit(lambda behaviour: behaviour.pause(address))
 
     def resume_credit(self, address: str | None = None) -> None:
-        """End of :meth:`pause_credit`; None ends every pause."""
+        """Undo :meth:`pause_credit` for an address; None undoes every pause."""
         self._change_credit(lambda behaviour: behaviour.resume(address))
 
     def _change_credit(self, change: Callable[[Behaviour], None]) -> None:
@@ -121,8 +128,23 @@ class Controls:
 
         server.call(work)
 
+    def limit_queue(self, address: str | None, limits: Limits | None) -> None:
+        """Change watermarks while the broker runs, with effect at once; see :class:`Limits`.
+
+        :param address: ADDRESS, ADDRESS::POOL or a topic's; None: all addresses without watermarks
+            of their own
+        :param limits: the new watermarks; None: the address gets the watermarks of all addresses
+            again
+        :raises ValueError: the bus is not a broker
+        """
+        server = self._running()
+        behaviour = server.behaviour
+        if not isinstance(behaviour, Broker):
+            raise ValueError(f"a bus as {behaviour.mode} has no watermarks")
+        server.call(lambda: behaviour.limit(address, limits))
+
     def drop_connections(self) -> None:
-        """Reset all connections; the bus goes on listening."""
+        """Reset all connections; the bus still listens."""
         server = self._running()
         server.call(server.drop_all)
 
@@ -131,7 +153,7 @@ class Controls:
         condition: str = "amqp:connection:forced",
         description: str = "closed by the administrator",
     ) -> None:
-        """Close all connections cleanly with an error; the bus goes on listening."""
+        """Close all connections cleanly with an error; the bus still listens."""
         server = self._running()
         server.call(lambda: server.close_all(condition, description))
 
@@ -141,7 +163,7 @@ class Controls:
         condition: str = "amqp:resource-deleted",
         description: str = "the node has been deleted",
     ) -> int:
-        """Detach all links at an address with an error; returns how many there were."""
+        """Detach all links at an address with an error; return the number of links."""
         server = self._running()
 
         def work() -> int:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Counters of the bus, for tests and for the curious."""
+"""Counters of the bus, for tests and for diagnosis."""
 
 from __future__ import annotations
 
@@ -23,9 +13,10 @@ def _outcomes() -> dict[str, int]:
 
 @dataclass
 class Counters:
-    """Written by the bus thread only; any thread may read (values are plain ints).
+    """Counters that only the bus thread writes; any thread may read them (values are plain ints).
 
-    ``outcomes`` counts what producers were told, ``dispositions`` what consumers said.
+    ``outcomes`` counts the outcomes sent to producers, ``dispositions`` the outcomes received from
+    consumers.
     """
 
     connections: int = 0

@@ -1,22 +1,13 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What peers open, attach, send and settle on one connection, told to the behaviour.
+"""The sessions, links and deliveries of one connection, reported to the behaviour.
 
-Proton's events come in here; the engine around it moves the bytes. Bus thread only.
+This module handles proton's events; the engine around it moves the bytes. Bus thread only.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -50,13 +41,31 @@ from cproton import (
     pn_link_is_receiver,
     pn_link_recv,
     pn_link_session,
+    pn_session_outgoing_bytes,
 )
 from proton import Condition, Connection, Delivery, Session
 from proton import Link as ProtonLink
 
 from .behaviour import Behaviour
 from .counters import Counters
-from .links import Consumer, Item, Link, Outcome, Producer, Refused, Transfer, read_outcome
+from .echoes import Echoes
+from .links import (
+    PIECE,
+    UNSENT_LIMIT,
+    Consumer,
+    Item,
+    Link,
+    Outcome,
+    Producer,
+    Refused,
+    Transfer,
+    read_outcome,
+)
+
+LOG = logging.getLogger(__name__)
+
+#: Maximum number of links per connection; the bus refuses further links.
+MAX_LINKS = 10_000
 
 
 class Endpoints:
@@ -69,13 +78,22 @@ class Endpoints:
         self.counters = counters
         self.touch = touched
         self._links: dict[Any, Link] = {}
-        #: Name by SASL PLAIN, if any.
+        #: Name from SASL PLAIN, if any.
         self.user: str | None = None
-        #: Whatever the behaviour keeps for this connection.
+        #: Upper bound of the message bytes in proton: :meth:`weigh` counts them, each send adds to
+        #: them.
+        self.given = 0
+        #: The client's flow echo requests.
+        self.echoes = Echoes()
+        #: True while the client reads more slowly than messages come; its links then get no
+        #: messages.
+        self.congested = False
+        #: Data of the behaviour about this connection.
         self.context: Any = None
-        #: Closes the connection with a condition and a description; None once it has ended.
+        #: Function that closes the connection with a condition and a description; None once we have
+        #: closed or lost the connection.
         self.close: Callable[[str, str], None] | None = None
-        #: proton's event type -> what is done.
+        #: proton's event type -> handler.
         self.handlers: dict[int, Callable[[Any], None]] = {
             PN_DELIVERY: self._on_delivery,
             PN_LINK_FLOW: self._on_flow,
@@ -90,15 +108,37 @@ class Endpoints:
 
     @property
     def links(self) -> list[Link]:
-        """The attached links."""
+        """Return the attached links."""
         return list(self._links.values())
 
+    @property
+    def unsent(self) -> int:
+        """Return the number of message bytes that proton holds for this connection."""
+        sessions = {pn_link_session(impl) for impl in self._links}
+        return sum(pn_session_outgoing_bytes(session) for session in sessions)
+
+    def weigh(self) -> None:
+        """Count the message bytes that are still in proton, and update ``congested``."""
+        self.given = self.unsent
+        self.congested = self.given > UNSENT_LIMIT
+
+    def relieve(self) -> None:
+        """Resume sending on a congested connection once half of the limit is free."""
+        if self.unsent > UNSENT_LIMIT // 2:
+            return
+        self.congested = False
+        self.given = self.unsent
+        for link in self.links:
+            if isinstance(link, Consumer) and not link.closed:
+                self.behaviour.flow(link)
+                link.drained()
+
     def give_up_all(self) -> None:
-        """All links have gone."""
+        """Remove all links."""
         self._give_up(self.links)
 
     def detach(self, link: Link, condition: Condition) -> None:
-        """Close one link from this side."""
+        """Detach (closed) one link from this side."""
         proton_link = link.link
         self._give_up([link])
         proton_link.condition = condition
@@ -106,15 +146,22 @@ class Endpoints:
         self.touch()
 
     def _give_up(self, links: list[Link]) -> None:
-        """Tell the behaviour that links are gone. All are marked first: none may be used again."""
+        """Remove links and notify the behaviour.
+
+        The method marks all links as closed first, so that the behaviour uses none of them again.
+        """
         for link in links:
             link.closed = True
             self._links.pop(link.impl, None)
         for link in links:
-            if isinstance(link, Producer):
-                self.behaviour.producer_detached(link)
-            elif isinstance(link, Consumer):
-                self.behaviour.consumer_detached(link)
+            try:
+                if isinstance(link, Producer):
+                    self.behaviour.producer_detached(link)
+                elif isinstance(link, Consumer):
+                    self.behaviour.consumer_detached(link)
+            except Exception:
+                # the remaining links must be removed in any case
+                LOG.exception("Giving up the link %s to %s has failed", link.name, link.address)
             link.forget()
 
     def _on_open(self, event: Any) -> None:
@@ -145,9 +192,10 @@ class Endpoints:
         link.target.copy(link.remote_target)
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = link.remote_rcv_settle_mode
-        if self.behaviour.max_message_size:
-            link.max_message_size = self.behaviour.max_message_size
+        link.max_message_size = self.behaviour.max_message_size
         try:
+            if len(self._links) >= MAX_LINKS:
+                raise Refused("amqp:resource-limit-exceeded", f"more than {MAX_LINKS} links")
             if link.is_receiver:
                 self._attach_producer(link)
             else:
@@ -193,6 +241,7 @@ class Endpoints:
         except Refused:
             del self._links[consumer.impl]
             raise
+        self.echoes.attached(consumer)
 
     def _on_detach(self, event: Any) -> None:
         impl = pn_event_link(event)
@@ -210,6 +259,8 @@ class Endpoints:
 
     def _on_flow(self, event: Any) -> None:
         link = self._links.get(pn_event_link(event))
+        if link is not None:
+            self.echoes.heard(link)
         if isinstance(link, Consumer):
             self.behaviour.flow(link)
             link.drained()
@@ -222,14 +273,34 @@ class Endpoints:
             if isinstance(link, Consumer):
                 self._on_disposition(link, handle)
             return
-        if pn_delivery_aborted(handle) or not isinstance(link, Producer):
+        if pn_delivery_aborted(handle):
             pn_delivery_settle(handle)
+            if isinstance(link, Producer):
+                link.drop_pieces()
             return
-        if not pn_delivery_readable(handle) or pn_delivery_partial(handle):
+        size = pn_delivery_pending(handle)
+        if not isinstance(link, Producer):
+            if pn_delivery_partial(handle):
+                pn_link_recv(impl, size)  # otherwise proton keeps the rest of it
+            else:
+                pn_delivery_settle(handle)
             return
-        _, data = pn_link_recv(impl, pn_delivery_pending(handle))
+        if not pn_delivery_readable(handle):
+            return
+        partial = pn_delivery_partial(handle)
+        if partial and size < PIECE:
+            return
+        _, data = pn_link_recv(impl, size)
+        if link.taken + size > self.behaviour.largest_message:
+            link.drop_pieces()
+            text = f"a message has more than {self.behaviour.largest_message} bytes"
+            self.detach(link, Condition("amqp:link:message-size-exceeded", text))
+            return
+        if partial:
+            link.take(bytes(data))
+            return
         pn_link_advance(impl)
-        transfer = Transfer(link, handle, bytes(data))
+        transfer = Transfer(link, handle, link.whole(bytes(data)))
         self.counters.messages_in += 1
         if transfer.settled:
             self.counters.presettled_in += 1
@@ -252,8 +323,10 @@ class Endpoints:
         self.behaviour.settled(consumer, item, outcome)
 
     def _answer(self, handle: Any, item: Item, outcome: Outcome) -> None:
-        """Tell a receiver that settles second which outcome counts: its own, without the error
-        in it, unless the behaviour refuses it."""
+        """Send the outcome that counts to a receiver that settles second.
+
+        This is the receiver's own outcome without the error in it, unless the behaviour refuses it.
+        """
         refusal = self.behaviour.refusal(item)
         if refusal is not None:
             delivery = Delivery(handle)

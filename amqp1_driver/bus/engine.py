@@ -1,31 +1,26 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """One AMQP connection as the bus sees it: proton below, a behaviour above; no sockets.
 
-Sans-I/O: bytes in through :meth:`Engine.feed`, out through :meth:`Engine.output`. Bus thread only.
+Sans-I/O: bytes enter through :meth:`Engine.feed` and leave through :meth:`Engine.output`. Bus
+thread only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cproton import (
     PN_LOCAL_ACTIVE,
+    PN_REMOTE_UNINIT,
     isnull,
     pn_collector_peek,
     pn_collector_pop,
     pn_connection_state,
     pn_event_type,
+    pn_session_head,
+    pn_session_next,
     pn_transport_capacity,
     pn_transport_close_head,
     pn_transport_close_tail,
@@ -43,10 +38,19 @@ from .endpoints import Endpoints
 from .links import Link
 
 ANONYMOUS_RELAY = "ANONYMOUS-RELAY"
+#: Limit of unsent message bytes: the engine answers flow echo requests only up to this limit.
+MUCH = 65536
+#: Maximum number of sessions per connection (2.7.1, channel-max).
+MAX_SESSIONS = 4096
 
 
 class Engine:
-    """``touched`` is called whenever the connection may have something to send."""
+    """The AMQP protocol engine of one connection.
+
+    :param idle_timeout: seconds that the engine enforces; proton advertises half of it
+    :param touched: called whenever the connection may have something to send
+    :param user: name from SASL PLAIN, if any
+    """
 
     def __init__(
         self,
@@ -70,7 +74,8 @@ class Engine:
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = behaviour.max_frame
-        # proton itself advertises half of what it enforces, as the routers do.
+        self._transport.channel_max = MAX_SESSIONS - 1
+        # proton advertises half of the time-out that it enforces, as the routers do
         self._transport.idle_timeout = idle_timeout
         if trace:
             self._transport.trace(Transport.TRACE_FRM)
@@ -80,11 +85,15 @@ class Engine:
         self._endpoints.user = user
         self._endpoints.close = self.close
         self._dead = False
+        #: Bytes already taken from proton that go out before all other output.
+        self._staged = bytearray()
 
     # -- bytes ---------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        """Take input from the peer and act on it."""
+        """Take input from the peer and process it."""
+        echoes = self._endpoints.echoes
+        echoes.read(data)
         rest = memoryview(data)
         while len(rest):
             room = pn_transport_capacity(self._pn)
@@ -95,52 +104,98 @@ class Engine:
                 return
             self.process()
             rest = rest[taken:]
+        # a peer that does not read its input gets no answers in addition
+        if echoes.asked and not self._dead and self._endpoints.unsent <= MUCH:
+            self._staged += echoes.answer(self._sessions(), self._pull)
+            self._touch()
+
+    def _sessions(self) -> list[Any]:
+        found, session = [], pn_session_head(self._connection._impl, 0)
+        while not isnull(session):
+            found.append(session)
+            session = pn_session_next(session, 0)
+        return found
+
+    def _pull(self) -> bytes:
+        """Take all output from proton."""
+        taken = b""
+        while data := self._pending():
+            taken += data
+            pn_transport_pop(self._pn, len(data))
+        return taken
 
     def end_of_input(self) -> None:
-        """The peer has closed its side of the stream."""
+        """Process the end of the peer's byte stream."""
         pn_transport_close_tail(self._pn)
         self.process()
 
     def output(self) -> bytearray | None:
-        """What is to be sent now (empty: nothing), None once nothing will ever be sent again."""
+        """Return the bytes to send now (empty: none), None when no more bytes will come."""
+        pending = self._pending()
+        if pending is None:
+            return self._staged or None
+        return self._staged + pending
+
+    def _pending(self) -> bytearray | None:
+        """Return proton's output to send now (empty: none), None after its last byte."""
         pending = pn_transport_pending(self._pn)
-        if pending < 0:
-            return None
-        if pending == 0:
-            return bytearray()
+        if pending <= 0:
+            return bytearray() if pending == 0 else None
+        data: bytearray
         status, data = pn_transport_peek(self._pn, pending)
-        return data if status >= 0 else None
+        if status < 0:
+            return None
+        self._endpoints.echoes.sending(data)
+        return data
 
     def sent(self, size: int) -> None:
-        """``size`` bytes of the output have left."""
-        pn_transport_pop(self._pn, size)
+        """Remove the first ``size`` bytes of the output, which the socket has taken."""
+        staged = min(size, len(self._staged))
+        del self._staged[:staged]
+        pn_transport_pop(self._pn, size - staged)
+        if self._endpoints.congested:
+            self._endpoints.relieve()
 
     def tick(self, now: float) -> float | None:
-        """Idle time-out and heartbeats; returns when to call again (seconds), None = never."""
+        """Run idle time-out and heartbeats.
+
+        :param now: seconds
+        :returns: time of the next call in seconds, None = never
+        """
         deadline = pn_transport_tick(self._pn, int(now * 1000))
         return deadline / 1000 if deadline > 0 else None
 
     # -- the connection ------------------------------------------------------
 
     @property
+    def opened(self) -> bool:
+        """Return whether the peer's Open has arrived."""
+        return not pn_connection_state(self._connection._impl) & PN_REMOTE_UNINIT
+
+    @property
+    def unsent(self) -> int:
+        """Return the number of message bytes in proton that the peer has not read."""
+        return self._endpoints.unsent
+
+    @property
     def remote_container(self) -> str | None:
-        """Container id of the peer's Open."""
+        """Return the container id from the peer's Open."""
         name: str | None = self._connection.remote_container
         return name
 
     @property
     def remote_hostname(self) -> str | None:
-        """Hostname of the peer's Open: its virtual host."""
+        """Return the hostname from the peer's Open: the virtual host that it wants."""
         name: str | None = self._connection.remote_hostname
         return name
 
     @property
     def links(self) -> list[Link]:
-        """The attached links."""
+        """Return the attached links."""
         return self._endpoints.links
 
     def close(self, condition: str, description: str) -> None:
-        """Begin a clean close with an error condition; links are given up at once."""
+        """Begin a clean close with an error condition; remove all links at once."""
         self._endpoints.close = None
         self._endpoints.give_up_all()
         self._connection.condition = Condition(condition, description)
@@ -151,22 +206,24 @@ class Engine:
         self._touch()
 
     def lost(self) -> None:
-        """The socket has gone: links are given up, nothing of proton is touched again.
+        """Remove all links after the loss of the socket; do not touch proton again.
 
-        Proton's memory (messages included) is freed by reference count: no waiting for the
-        garbage collector, which does not see how large these objects are.
+        Dropping the references frees proton's memory (messages included) at once. The garbage
+        collector would come late because it does not see how large these objects are.
         """
         if not self._dead:
             self._dead = True
-            self._endpoints.give_up_all()
-            self._endpoints.handlers.clear()
-            self._endpoints.close = None
-            del self._pn, self._transport, self._connection, self._collector
+            try:
+                self._endpoints.give_up_all()
+            finally:
+                self._endpoints.handlers.clear()
+                self._endpoints.close = None
+                del self._pn, self._transport, self._connection, self._collector
 
     # -- proton's events -----------------------------------------------------
 
     def process(self) -> None:
-        """Handle what proton has to say."""
+        """Handle all pending events of proton."""
         collector = self._collector._impl
         handlers = self._endpoints.handlers
         while not self._dead:

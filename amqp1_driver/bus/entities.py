@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The queues, topics and subscriptions of an embedded Service Bus; bus thread only."""
 
@@ -30,9 +20,14 @@ Q = TypeVar("Q", bound=LockQueue)
 
 
 class Entities:
-    """``queues``: path in small letters -> queue, subscription or dead-letter queue; ``topics``:
-    name in small letters -> queues of the subscriptions. ``clock`` is the bus's, ``wall`` counts
-    seconds since 1970."""
+    """The entities of a namespace.
+
+    ``queues``: path in lower case -> queue, subscription or dead-letter queue. ``topics``: name in
+    lower case -> queues of the subscriptions.
+
+    :param clock: the clock of the bus, seconds
+    :param wall: seconds since 1970
+    """
 
     def __init__(
         self,
@@ -50,7 +45,7 @@ class Entities:
         self._clock = clock
         self._wall = wall
         self._call_at = call_at
-        #: Queue -> when its timer for expired messages is due.
+        #: Queue -> time at which its timer for expired messages is due.
         self._timers: dict[Queue, float] = {}
         for name in namespace.queues:
             self._add(name)
@@ -61,7 +56,7 @@ class Entities:
             self.topics[name.lower()] = queues
 
     def depth(self, address: str) -> int:
-        """Messages in a queue, a subscription, a dead-letter queue or all of a topic."""
+        """Return the number of messages in a queue, subscription, dead-letter queue or topic."""
         path = resource(address).path
         if path in self.topics:
             return sum(queue.depth for queue in self.topics[path])
@@ -70,7 +65,7 @@ class Entities:
     # -- making them -----------------------------------------------------------
 
     def _add(self, name: str) -> LockQueue:
-        """A queue or subscription, with its dead-letter queue."""
+        """Create a queue or subscription, with its dead-letter queue."""
         dead = self._add_dead(name)
         queue = self._new(LockQueue, name, lock_duration=self._duration, dead_letters=dead)
         self.queues[name.lower()] = queue
@@ -105,7 +100,7 @@ class Entities:
     # -- messages with a time to live ------------------------------------------
 
     def _watch(self, queue: Queue, expiry: float) -> None:
-        """Have expired messages dropped in time even if nobody reads the queue."""
+        """Schedule a sweep at ``expiry``; messages then expire in time even without a receiver."""
         due = self._timers.get(queue)
         if due is None or expiry < due:
             self._timers[queue] = expiry

@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The bus's ends of links and what travels on them. Everything here lives on the bus thread.
+"""The bus's ends of links, and the messages on them. Everything here lives on the bus thread.
 
-Only this module, the engine and its endpoints call proton. Its C functions are called directly on
-the message path: the wrapper objects of the Python binding cost more than the protocol itself.
+Only this module, the engine and its endpoints call proton. The message path calls proton's C
+functions directly: the wrapper objects of the Python binding cost more than the protocol itself.
 """
 
 from __future__ import annotations
@@ -41,11 +31,20 @@ from cproton import (
 )
 from proton import Condition, Delivery
 
+from amqp1_driver.flowframe import add_link_state
+
 if TYPE_CHECKING:
     from .endpoints import Endpoints
 
-#: Credit of a producer: messages that may be on their way or without an outcome.
+#: Limit of message bytes that the bus holds for a connection whose client does not read. One
+#: message in progress may exceed the limit.
+UNSENT_LIMIT = 16 * 1024 * 1024
+#: Credit window of a producer: messages in flight or without an outcome.
 CREDIT = 250
+
+#: Bytes of an unfinished message that the bus leaves in proton's buffer; proton does not release
+#: that memory.
+PIECE = 1 << 20
 
 _NAMES = {
     0: "none",
@@ -57,7 +56,7 @@ _NAMES = {
 
 
 class Outcome(NamedTuple):
-    """A terminal delivery state (AMQP 1.0 3.4); state 0 = settled without saying any."""
+    """A terminal delivery state (AMQP 1.0 3.4); state 0 = settled without a delivery state."""
 
     state: int
     condition: Any = None
@@ -67,7 +66,7 @@ class Outcome(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the state as the counters use it."""
+        """Return the name of the state as the counters use it."""
         return _NAMES.get(self.state, "none")
 
 
@@ -78,12 +77,12 @@ DELIVERY_FAILED = Outcome(PN_MODIFIED, failed=True)
 
 
 def rejected(condition: str, description: str) -> Outcome:
-    """REJECTED with an error condition."""
+    """Return REJECTED with an error condition."""
     return Outcome(PN_REJECTED, Condition(condition, description))
 
 
 class Refused(Exception):
-    """A behaviour refuses an attach; becomes a detach with this condition."""
+    """A refusal of an attach by the behaviour; the bus answers with a detach and this condition."""
 
     def __init__(self, condition: str, description: str) -> None:
         super().__init__(description)
@@ -92,13 +91,16 @@ class Refused(Exception):
 
 
 class Item(Protocol):
-    """What a consumer holds unsettled: something that wants to know the outcome."""
+    """An unsettled delivery of a consumer; :meth:`settle` receives its outcome."""
 
     def settle(self, outcome: Outcome) -> None: ...
 
 
 def _own(value: Any) -> Any:
-    """Copy out of proton's memory: binaries come as views that die with the delivery."""
+    """Copy a value out of proton's memory.
+
+    Proton returns binaries as views that become invalid with the delivery.
+    """
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, dict):
@@ -109,7 +111,7 @@ def _own(value: Any) -> Any:
 
 
 def read_outcome(handle: Any) -> Outcome | None:
-    """Outcome that the peer gave to the delivery it received; None = nothing terminal yet."""
+    """Return the receiving peer's outcome of a delivery, None while there is no terminal one."""
     state = pn_delivery_remote_state(handle)
     if state == PN_ACCEPTED:
         return ACCEPTED
@@ -128,7 +130,10 @@ def read_outcome(handle: Any) -> Outcome | None:
 
 
 class Link:
-    """What both directions share. ``link`` is proton's wrapper: it keeps the C object alive."""
+    """Base class of both directions.
+
+    ``link`` is proton's wrapper, which keeps the C object alive.
+    """
 
     def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
         self.endpoints = endpoints
@@ -137,15 +142,18 @@ class Link:
         self.address = address
         self.name: str = link.name
         self.closed = False
-        #: Whatever the behaviour keeps for this link.
+        #: Data of the behaviour about this link.
         self.node: Any = None
 
     def forget(self) -> None:
-        """The link is closed: messages that it has sent may outlive it, proton's memory not."""
+        """Release proton's objects after the end of the link.
+
+        Messages sent on the link may outlive the link, but proton's memory must not.
+        """
         self.link = self.impl = None
 
     def detach(self, condition: str, description: str) -> None:
-        """Detach (closed) by the bus with an error, e.g. because the node was deleted."""
+        """Detach the link (closed) with an error, e.g. after the deletion of its node."""
         if not self.closed:
             self.endpoints.detach(self, Condition(condition, description))
 
@@ -155,19 +163,40 @@ class Producer(Link):
 
     def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
         super().__init__(endpoints, link, address)
-        #: Transfers received and not yet settled.
+        #: Number of received transfers that are not yet settled.
         self.held = 0
+        #: Received parts of an unfinished message; ``taken`` is their size in bytes.
+        self.pieces: list[bytes] = []
+        self.taken = 0
+
+    def take(self, data: bytes) -> None:
+        """Keep a part of an unfinished message."""
+        self.pieces.append(data)
+        self.taken += len(data)
+
+    def whole(self, data: bytes) -> bytes:
+        """Return the complete message that ends with ``data``."""
+        if self.pieces:
+            data = b"".join((*self.pieces, data))
+            self.drop_pieces()
+        return data
+
+    def drop_pieces(self) -> None:
+        """Discard an unfinished message."""
+        self.pieces.clear()
+        self.taken = 0
 
     def adjust(self) -> None:
-        """Bring the peer's credit to what the behaviour wants now: top up, or withdraw.
+        """Grant or withdraw credit until it matches what the behaviour allows now.
 
-        Topped up only once below half, so that one flow frame serves many transfers; withdrawn
-        only when nothing at all is wanted, as a queue at its high watermark does.
+        The bus grants credit only when less than half is left, so that one Flow frame serves many
+        transfers. The bus withdraws credit only if the behaviour allows none at all, as a queue at
+        its high watermark does.
         """
         if self.closed:
             return
         wanted = self.endpoints.behaviour.window(self)
-        # Credit that the peer still has: proton counts arrived but unread transfers in.
+        # Credit left at the peer: proton also counts transfers that arrived but are unread.
         granted = pn_link_credit(self.impl) - pn_link_queued(self.impl)
         if wanted <= 0:
             change = -granted if granted > 0 else 0
@@ -179,12 +208,12 @@ class Producer(Link):
 
     @property
     def credit(self) -> int:
-        """Credit that the peer has left."""
+        """Return the credit left at the peer."""
         return int(pn_link_credit(self.impl) - pn_link_queued(self.impl))
 
 
 class Transfer:
-    """A message received from a producer, to be settled once (no matter how often asked)."""
+    """A message received from a producer. Only the first call of :meth:`settle` has an effect."""
 
     __slots__ = ("_handle", "data", "producer")
 
@@ -200,11 +229,11 @@ class Transfer:
 
     @property
     def settled(self) -> bool:
-        """True for a presettled transfer and for one that has its outcome."""
+        """Return True for a presettled transfer and for a transfer that has its outcome."""
         return self._handle is None
 
     def settle(self, outcome: Outcome) -> None:
-        """Tell the producer the outcome, if it is still there."""
+        """Send the outcome to the producer if its link is still attached."""
         handle, self._handle = self._handle, None
         producer = self.producer
         if handle is None or producer.closed:
@@ -231,27 +260,38 @@ class Consumer(Link):
     def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
         super().__init__(endpoints, link, address)
         self.presettled = link.remote_snd_settle_mode == PN_SND_SETTLED
-        #: proton's delivery -> what was delivered, in the order of sending.
+        #: proton's delivery -> delivered item, in the order of sending.
         self.unsettled: dict[Any, Item] = {}
+        #: Handle of the link at this end (2.7.3); None until the outgoing Attach frame shows it.
+        self.handle: int | None = None
         self._tags = 0
+        self._given_back = 0
 
     @property
     def credit(self) -> int:
-        """How many more messages the client takes now."""
-        return 0 if self.closed else int(pn_link_credit(self.impl))
+        """Return how many more messages the client takes now; 0 while the client does not read."""
+        if self.closed or self.endpoints.congested:
+            return 0
+        return int(pn_link_credit(self.impl))
 
     def send(self, data: bytes, item: Item | None, tag: bytes | None = None) -> bool:
-        """Send a message; needs credit. ``item`` None = presettled; ``tag`` None = any.
+        """Send a message; the link must have credit.
 
-        Returns True if it went settled, so that ``item`` will hear nothing more.
+        :param item: receives the outcome; None = send presettled
+        :param tag: delivery-tag; None = any
+        :returns: True if the message was sent settled; ``item`` then receives no outcome
         """
         self._tags += 1
         handle = pn_delivery(self.impl, tag or b"%x" % self._tags)
         pn_link_send(self.impl, data)
         pn_link_advance(self.impl)
-        counters = self.endpoints.counters
+        endpoints = self.endpoints
+        counters = endpoints.counters
         counters.messages_out += 1
-        self.endpoints.touch()
+        endpoints.given += len(data)
+        if endpoints.given > UNSENT_LIMIT:
+            endpoints.weigh()
+        endpoints.touch()
         if item is None or self.presettled:
             counters.presettled_out += 1
             pn_delivery_settle(handle)
@@ -260,7 +300,18 @@ class Consumer(Link):
         return False
 
     def drained(self) -> None:
-        """Answer a drain request: use up the credit that nothing is left for (2.6.7)."""
+        """Answer a drain request: use up the credit for which no messages are left (2.6.7)."""
         if pn_link_get_drain(self.impl) and self.credit > 0:
-            pn_link_drained(self.impl)
+            self._given_back += pn_link_drained(self.impl)
             self.endpoints.touch()
+
+    def drain_to_state(self, frames: bytes) -> bytes:
+        """Add the state of this link to a Flow frame about its session (2.6.7).
+
+        :returns: the changed frames; ``frames`` as they are while the handle is unknown
+        """
+        if self.handle is None:
+            return frames
+        queued = pn_link_queued(self.impl)
+        sent = self._tags + self._given_back - queued
+        return add_link_state(frames, self.handle, sent, pn_link_credit(self.impl) + queued)

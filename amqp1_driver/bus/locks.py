@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Queues of an embedded Service Bus: peek-lock, dead-lettering; bus thread only.
+"""Queues of an embedded Service Bus with peek-lock and dead-lettering; bus thread only.
 
-A message that was delivered unsettled is locked: nobody else gets it until it is settled or the
-lock runs out. The lock outlives the link and the connection ("Message transfers, locks, and
-settlement" of Azure's documentation).
+The queue locks each message that it delivers unsettled. No other receiver gets the message until
+the lock holder settles it or the lock expires. A lock outlives the link and the connection
+("Message transfers, locks, and settlement" of Azure's documentation).
 """
 
 from __future__ import annotations
@@ -61,8 +51,11 @@ class Stored(Entry):
         self.deferred = False
 
     def encoded(self, now: float, locked_until: float | None = None) -> bytes:
-        """The message with the service's annotations, and always with a delivery-count;
-        ``locked_until`` in seconds since 1970."""
+        """Return the message with the service's annotations and always with a delivery-count.
+
+        :param now: time of the bus's clock
+        :param locked_until: seconds since 1970; None = no lock
+        """
         data = super().encoded(now)
         if not self.redelivered:
             data = rewrite_header(data, delivery_count=self.delivery_count)
@@ -76,7 +69,10 @@ class Stored(Entry):
 
 
 class Lock:
-    """One delivery of a message; what a consumer holds. ``token`` is the delivery's tag, too."""
+    """A lock on a message: one unsettled delivery of a consumer.
+
+    ``token`` is also the delivery-tag.
+    """
 
     __slots__ = ("held", "queue", "stored", "token", "until")
 
@@ -85,17 +81,21 @@ class Lock:
         self.stored = stored
         self.token = uuid.uuid4()
         self.until = until
-        #: Not settled and not expired.
+        #: True until the lock is settled or expired.
         self.held = True
 
     def settle(self, outcome: Outcome) -> None:
-        """The consumer has decided."""
+        """Apply the outcome of the consumer."""
         self.queue.unlock(self, outcome)
 
 
 class LockQueue(Queue):
-    """``dead_letters`` None: this is a dead-letter queue itself. Times in seconds; ``clock`` is
-    the bus's, ``wall`` counts from 1970."""
+    """A queue with peek-lock. Times are in seconds.
+
+    :param clock: the bus's clock
+    :param wall: seconds since 1970
+    :param dead_letters: the dead-letter queue; None = this queue is one itself
+    """
 
     def __init__(
         self,
@@ -117,13 +117,13 @@ class LockQueue(Queue):
         self._wall = wall
         self._call_at = call_at
         self._serial = itertools.count()
-        #: By time of expiry; a renewed lock is in it twice.
+        #: Heap of locks by time of expiry; each renewal of a lock adds another entry.
         self._locks: list[tuple[float, int, Lock]] = []
         self._armed: float | None = None
         self._by_token: dict[uuid.UUID, Lock] = {}
 
     def store(self, data: bytes, expiry: float | None, delivery_count: int = 0) -> None:
-        """Append a message and deliver what can be."""
+        """Append a message and dispatch."""
         now = self._clock()
         self.enqueue(Stored(self, data, now, expiry, delivery_count, self._wall()), None)
         self.dispatch()
@@ -141,17 +141,17 @@ class LockQueue(Queue):
         consumer.send(entry.encoded(now, self.shown()), lock, lock.token.bytes_le)
 
     def shown(self) -> float:
-        """End of a lock that begins now, as its receiver is told: in seconds since 1970."""
+        """Return the end of a lock that begins now, in seconds since 1970, for the receiver."""
         return self._wall() + self.lock_duration
 
     # -- locks ---------------------------------------------------------------
 
     def find(self, token: uuid.UUID) -> Lock | None:
-        """The lock with this token, if it is held."""
+        """Return the lock with this token, None if no receiver holds it."""
         return self._by_token.get(token)
 
     def renew(self, lock: Lock) -> float:
-        """Hold a lock anew; returns until when, in seconds since 1970."""
+        """Renew a lock; return its end in seconds since 1970."""
         lock.until = self._clock() + self.lock_duration
         self._watch(lock)
         return self.shown()
@@ -192,7 +192,7 @@ class LockQueue(Queue):
     # -- outcomes ------------------------------------------------------------
 
     def unlock(self, lock: Lock, outcome: Outcome) -> None:
-        """Complete, dead-letter, defer or abandon; without the lock nothing happens."""
+        """Complete, dead-letter, defer or abandon a message; do nothing if the lock is lost."""
         if not lock.held:
             return
         self._release(lock)
@@ -202,7 +202,8 @@ class LockQueue(Queue):
         elif outcome.name == "rejected" and self.dead_letters is not None:
             self._bury(stored, *_why(outcome))
         elif outcome.name == "modified" and outcome.undeliverable:
-            # It waits for somebody to ask for it by its number, which nobody can do here.
+            # The deferred message waits for a request by sequence number, which this bus does not
+            # implement.
             stored.deferred = True
             self._acquired += 1
         elif outcome.name in ("rejected", "modified"):
@@ -211,7 +212,7 @@ class LockQueue(Queue):
             self._again(stored)
 
     def _failed(self, stored: Stored) -> None:
-        """A delivery has failed: the message comes again, or never."""
+        """Count a failed delivery; return the message to the queue or dead-letter it."""
         stored.delivery_count += 1
         if self.dead_letters is not None and stored.delivery_count >= self._max_delivery_count:
             count = self._max_delivery_count
@@ -236,7 +237,7 @@ class LockQueue(Queue):
 
 
 def _why(outcome: Outcome) -> tuple[str, str]:
-    """Reason and description out of the error of REJECTED; "" where there is none."""
+    """Return reason and description from the error of REJECTED; "" for a missing one."""
     condition = outcome.condition
     if condition is None:
         return "", ""

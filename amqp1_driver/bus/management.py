@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``ENTITY/$management`` of an embedded Service Bus: locks of messages; bus thread only.
+"""The node ``ENTITY/$management`` of an embedded Service Bus: message locks; bus thread only.
 
-After Azure's "AMQP 1.0 in Azure Service Bus: request-response-based operations"; of those only
-renew-lock, renew-session-lock and update-disposition are here.
+The source is Azure's "AMQP 1.0 in Azure Service Bus: request-response-based operations". The bus
+implements only renew-lock, renew-session-lock and update-disposition.
 """
 
 from __future__ import annotations
@@ -40,7 +30,7 @@ class _Failed(Exception):
 
 
 class ManagementNode:
-    """Answers requests about one queue or subscription."""
+    """The node that answers requests about one queue or subscription."""
 
     def __init__(self, queue: LockQueue | SessionQueue) -> None:
         self._queue = queue
@@ -51,7 +41,7 @@ class ManagementNode:
         }
 
     def answer(self, endpoints: Endpoints, request: Message) -> Message:
-        """Do what the application property ``operation`` says."""
+        """Execute the operation in the application property ``operation``; return the reply."""
         operation = (request.properties or {}).get("operation")
         reply = Message(body={})
         try:
@@ -70,7 +60,10 @@ class ManagementNode:
         return reply
 
     def _locks(self, body: dict[Any, Any]) -> list[Lock]:
-        """The locks that a request names: all of them must be held."""
+        """Return the locks that a request names.
+
+        :raises _Failed: one of them is not held, or the request names none
+        """
         tokens = body.get("lock-tokens")
         values = list(getattr(tokens, "elements", tokens) or ())
         locks = [self._queue.find(t) if isinstance(t, uuid.UUID) else None for t in values]

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the bus reads and changes in a message: the header and the ``to`` property (AMQP 1.0 3.2).
+"""Reads and edits of message sections: header, annotations and properties (AMQP 1.0 3.2).
 
-Everything behind the header goes through byte for byte. Pure functions, any thread.
+The bus passes everything else through byte for byte. Pure functions, any thread.
 """
 
 from __future__ import annotations
@@ -44,8 +34,12 @@ APPLICATION_PROPERTIES = 0x74
 _DATA, _FOOTER = 0x75, 0x78
 #: Sections before the body, in their order.
 _BEFORE_BODY = (
-    HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES,
-)  # fmt: skip
+    HEADER,
+    DELIVERY_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    APPLICATION_PROPERTIES,
+)
 #: Constructors of strings and symbols.
 _TEXTS = (0xA1, 0xA3, 0xB1, 0xB3)
 
@@ -56,7 +50,7 @@ _TO, _GROUP_ID = 2, 10
 
 
 class Header(NamedTuple):
-    """The header fields that a store needs; ``ttl_ms`` 0 = lives for ever."""
+    """The header fields that a store needs; ``ttl_ms`` in milliseconds, 0 = no expiry."""
 
     ttl_ms: int
     delivery_count: int
@@ -66,7 +60,7 @@ _NO_HEADER = Header(0, 0)
 
 
 def _raw_header(data: bytes) -> tuple[list[bytes], int]:
-    """Encoded header fields and the offset behind the header ([] and 0 without one)."""
+    """Return the encoded header fields and the offset behind the header ([] and 0 without one)."""
     if not data:
         raise Malformed("an empty message")
     code, at = read_descriptor(data, 0)
@@ -76,7 +70,10 @@ def _raw_header(data: bytes) -> tuple[list[bytes], int]:
 
 
 def read_header(data: bytes) -> Header:
-    """Read ttl and delivery-count; raises :class:`Malformed`."""
+    """Read ttl and delivery-count.
+
+    :raises Malformed: the header is not valid
+    """
     fields, _ = _raw_header(data)
     if len(fields) <= _TTL:
         return _NO_HEADER
@@ -103,7 +100,10 @@ def rewrite_header(
 
 
 def read_to(data: bytes) -> str | None:
-    """Return the ``to`` property, ``None`` if there is none; raises :class:`Malformed`."""
+    """Return the ``to`` property, None if there is none.
+
+    :raises Malformed: the message is not valid
+    """
     return _read_property(data, _TO)
 
 
@@ -130,10 +130,10 @@ def _read_property(data: bytes, field: int) -> str | None:
 
 
 def unbatch(data: bytes) -> list[bytes]:
-    """The messages in a batch of the service's format 0x80013700, or the message itself.
+    """Return the messages in a batch of the service's format 0x80013700, or the message itself.
 
-    Proton does not tell the format of a transfer. A body of nothing but data sections that are
-    well-formed messages, each and all, is taken for a batch: no other body looks like that.
+    Proton does not expose the message-format of a transfer. The function recognises a batch by its
+    body: data sections only, each of which is a well-formed message. No other body looks like that.
     """
     found = []
     at = 0
@@ -153,7 +153,10 @@ def unbatch(data: bytes) -> list[bytes]:
 
 
 def _is_message(data: bytes) -> bool:
-    """True for sections of a message in their order, with a body; may raise Malformed."""
+    """Return True for the sections of a message in their order, with a body.
+
+    :raises Malformed: possibly, if the bytes are not valid
+    """
     at = last = 0
     while at < len(data):
         code, value = read_descriptor(data, at)
@@ -167,8 +170,9 @@ def _is_message(data: bytes) -> bool:
 def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -> bytes:
     """Return the message with message annotations and application properties set.
 
-    ``notes``: symbol -> encoded value. Raises :class:`Malformed`, but not for a message that has
-    passed :func:`check_maps`.
+    :param notes: symbol -> encoded value
+    :raises Malformed: the message is not valid; never for a message that has passed
+        :func:`check_maps`
     """
     sections, at = _before_body(data)
     encoded = {write_symbol(name): value for name, value in notes.items()}
@@ -179,7 +183,10 @@ def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -
 
 
 def check_maps(data: bytes) -> None:
-    """Raise :class:`Malformed` unless what :func:`annotate` changes are maps."""
+    """Check that the sections changed by :func:`annotate` are maps.
+
+    :raises Malformed: one of them is not
+    """
     sections, _ = _before_body(data)
     for code in (MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES):
         if code in sections:
@@ -187,7 +194,7 @@ def check_maps(data: bytes) -> None:
 
 
 def _before_body(data: bytes) -> tuple[dict[int, bytes], int]:
-    """Sections before the body by their codes, and the offset of the body."""
+    """Return the sections before the body by their codes, and the offset of the body."""
     sections: dict[int, bytes] = {}
     at = 0
     while at < len(data):
@@ -206,7 +213,7 @@ def _read_section(section: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> None:
-    """Set entries of a section that is a map; keys are compared by their contents."""
+    """Set entries of a section that is a map; keys are equal if their contents are."""
     if not new:
         return
     names = {read_bytes(key) for key in new}

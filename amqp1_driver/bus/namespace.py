@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What an embedded Service Bus is told about its namespace: entities, rules and limits."""
+"""The configuration of an embedded Service Bus namespace: entities, rules and limits."""
 
 from __future__ import annotations
 
@@ -22,12 +12,17 @@ from .sas import ALL_RIGHTS, Rule
 
 @dataclass(frozen=True)
 class Namespace:
-    """Entities must be named here: none comes into being by its use. Immutable, any thread.
+    """The configuration of a namespace. Immutable; any thread.
 
-    ``queues``: names; ``session_queues``: names of queues that require sessions; ``topics``:
-    name -> names of its subscriptions; ``rules``: name -> key, or :class:`Rule` for less than all
-    rights; ``jwt_secret``: key of JSON Web Tokens (HS256), None =
-    none is accepted. Times in seconds; sizes in bytes.
+    The bus never creates an entity on use: all entities must be named here. Times are in seconds,
+    sizes in bytes.
+
+    :param queues: names of queues
+    :param session_queues: names of queues that require sessions
+    :param topics: name of a topic -> names of its subscriptions
+    :param rules: name -> key (all rights), or :class:`Rule` for fewer rights
+    :param jwt_secret: key of JSON Web Tokens (HS256); None = the bus accepts none
+    :raises ValueError: neither a rule nor a secret is given, or a limit is too small
     """
 
     queues: Sequence[str] = ()
@@ -35,15 +30,16 @@ class Namespace:
     topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rules: Mapping[str, str | Rule] = field(default_factory=dict)
     jwt_secret: str | None = None
-    #: How long a message that was delivered is kept from others.
+    #: Lock duration of a delivered message in seconds; other receivers do not get the message
+    #: meanwhile.
     lock_duration: float = 60.0
-    #: Failed deliveries after which a message goes to the dead-letter queue.
+    #: Number of failed deliveries after which a message moves to the dead-letter queue.
     max_delivery_count: int = 10
-    #: How long a connection may be without a token.
+    #: Seconds that a connection may stay open without a token.
     token_grace: float = 20.0
     max_message_size: int = 262144
-    #: What links are told whose token has expired. The service was also seen to say
-    #: amqp:link:detach-forced.
+    #: Error condition of the detach after a token has expired. We have also seen
+    #: amqp:link:detach-forced from the real service.
     expired_condition: str = "amqp:unauthorized-access"
 
     def __post_init__(self) -> None:
@@ -56,12 +52,15 @@ class Namespace:
 
     @property
     def known_rules(self) -> dict[str, Rule]:
-        """The rules by name."""
+        """Return the rules by name."""
         return {n: r if isinstance(r, Rule) else Rule(r) for n, r in self.rules.items()}
 
 
 def parse_rule(text: str) -> tuple[str, Rule]:
-    """Read ``NAME:KEY`` or ``NAME:KEY:Send,Listen``; raises ValueError."""
+    """Parse ``NAME:KEY`` or ``NAME:KEY:Send,Listen``.
+
+    :raises ValueError: the text has another form
+    """
     name, _, rest = text.partition(":")
     key, _, listed = rest.partition(":")
     rights = frozenset(r.strip().capitalize() for r in listed.split(",")) if listed else ALL_RIGHTS
@@ -71,7 +70,10 @@ def parse_rule(text: str) -> tuple[str, Rule]:
 
 
 def parse_topic(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read ``NAME`` or ``NAME:SUBSCRIPTION,SUBSCRIPTION``; raises ValueError."""
+    """Parse ``NAME`` or ``NAME:SUBSCRIPTION,SUBSCRIPTION``.
+
+    :raises ValueError: the text has another form
+    """
     name, _, listed = text.partition(":")
     subscriptions = tuple(s.strip() for s in listed.split(",")) if listed else ()
     if not name or not all(subscriptions):

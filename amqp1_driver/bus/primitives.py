@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The little of the AMQP 1.0 type system that the bus reads and writes itself (AMQP 1.0 part 1).
+"""The part of the AMQP 1.0 type system that the bus reads and writes (AMQP 1.0 part 1).
 
-Message bodies pass through the bus unread; what it must understand are SASL frames, message
-headers and the ``to`` property. A codec of its own, so that a mistake in the driver's codec cannot
-hide behind the same mistake here. Pure functions, any thread; malformed input: :class:`Malformed`.
+Message bodies pass through the bus unread. The bus must understand only SASL frames, message
+headers and the ``to`` property. The bus has its own codec, so that a mistake in the driver's codec
+cannot hide behind the same mistake here. Pure functions, any thread; malformed input raises
+:class:`Malformed`.
 """
 
 from __future__ import annotations
@@ -33,11 +24,11 @@ FALSE = b"\x42"
 
 
 class Malformed(ValueError):
-    """The bytes are not valid AMQP 1.0."""
+    """Encoding error: the bytes are not valid AMQP 1.0."""
 
 
 class Described(NamedTuple):
-    """A described list: numeric descriptor, the encoded fields and where the value ends."""
+    """A described list: numeric descriptor, encoded fields, and the offset behind the value."""
 
     code: int
     fields: list[bytes]
@@ -67,7 +58,7 @@ def value_end(data: bytes, at: int) -> int:
 def read_descriptor(data: bytes, at: int) -> tuple[int, int]:
     """Return the numeric descriptor of the described value at ``at`` and the offset behind it.
 
-    A symbolic descriptor gives -1: the bus then treats the section as one that it does not know.
+    The result for a symbolic descriptor is -1: the bus then treats the section as an unknown one.
     """
     try:
         if data[at] != 0x00:
@@ -122,7 +113,7 @@ def write_described_list(code: int, fields: list[bytes]) -> bytes:
 
 
 def read_bytes(field: bytes) -> bytes | None:
-    """Contents of an encoded binary, string or symbol; ``None`` for null."""
+    """Return the contents of an encoded binary, string or symbol; None for null."""
     constructor = field[0]
     if constructor == 0x40:
         return None
@@ -134,7 +125,7 @@ def read_bytes(field: bytes) -> bytes | None:
 
 
 def read_uint(field: bytes) -> int | None:
-    """Value of an encoded uint; ``None`` for null."""
+    """Return the value of an encoded uint; None for null."""
     constructor = field[0]
     if constructor == 0x40:
         return None

@@ -1,21 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A stored queue with competing consumers and watermarks; bus thread only.
+"""A queue of stored messages with competing consumers and watermarks; bus thread only.
 
-Producer flow control follows Apache Qpid's two designs ("Producer throttling" of the C++ broker,
-"Producer Flow Control" of the Java broker): at ``capacity`` messages the queue is *saturated* and
-its producers get no credit; a message that arrives all the same is stored, but its transfer is not
-completed until the queue has drained to ``resume`` messages or that very message has left it.
+Producer flow control follows two designs of Apache Qpid: "Producer throttling" of the C++ broker
+and "Producer Flow Control" of the Java broker. A queue with ``capacity`` messages or
+``capacity_bytes`` bytes is *saturated*, and its producers get no credit. A saturated queue still
+stores a message that arrives. It completes the transfer of that message only when the queue has
+drained to its resume marks or the message has left the queue.
 """
 
 from __future__ import annotations
@@ -25,42 +16,103 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .counters import Counters
-from .links import ACCEPTED, Consumer, Outcome, Transfer
+from .links import ACCEPTED, CREDIT, Consumer, Outcome, Transfer
 from .messages import rewrite_header
 
 
 class Limits(NamedTuple):
-    """Watermarks in messages; ``capacity`` 0 = no limit."""
+    """Watermarks of a queue, in messages and in bytes.
+
+    A queue is full at one of the capacities. A full queue accepts messages again when it has
+    drained to both resume marks. Capacity 0 = no limit by that measure. ``capacity`` and ``resume``
+    are in messages, ``capacity_bytes`` and ``resume_bytes`` in bytes.
+    """
 
     capacity: int = 0
     resume: int = 0
+    capacity_bytes: int = 0
+    resume_bytes: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        capacity: int = 0,
+        resume: int | None = None,
+        capacity_bytes: int = 0,
+        resume_bytes: int | None = None,
+    ) -> Limits:
+        """Create watermarks; a resume mark defaults to three quarters of its capacity.
+
+        :raises ValueError: a resume mark is not below its capacity, or a value is negative
+        """
+        found = cls(
+            capacity,
+            capacity * 3 // 4 if resume is None else resume,
+            capacity_bytes,
+            capacity_bytes * 3 // 4 if resume_bytes is None else resume_bytes,
+        )
+        marks = (
+            ("resume", found.capacity, found.resume),
+            ("resume_bytes", found.capacity_bytes, found.resume_bytes),
+        )
+        for name, high, low in marks:
+            if high < 0 or not 0 <= low <= high:
+                raise ValueError(f"0 <= queue_{name} <= the capacity must hold")
+            if high and low == high:
+                raise ValueError(f"queue_{name} must be less than the capacity")
+        return found
+
+    def full(self, depth: int, size: int) -> bool:
+        """Return whether a queue with this depth and size (bytes) is at a high watermark."""
+        return 0 < self.capacity <= depth or 0 < self.capacity_bytes <= size
+
+    def drained(self, depth: int, size: int) -> bool:
+        """Return whether a full queue with this depth and size (bytes) is at its low watermarks."""
+        by_count = not self.capacity or depth <= self.resume
+        return by_count and (not self.capacity_bytes or size <= self.resume_bytes)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.capacity:
+            parts.append(f"{self.capacity} messages, {self.resume} to resume")
+        if self.capacity_bytes:
+            parts.append(f"{self.capacity_bytes} bytes, {self.resume_bytes} to resume")
+        return "; ".join(parts) or "none"
 
 
 class Completion:
-    """A transfer whose outcome waits until no saturated queue holds it back any more."""
+    """A transfer whose outcome waits until no saturated queue holds it back."""
 
     def __init__(self, transfer: Transfer) -> None:
         self._transfer = transfer
         self._waiting = 0
 
     def wait(self) -> None:
-        """One more queue holds the transfer back."""
+        """Count one more queue that holds the transfer back."""
         self._waiting += 1
 
     def complete(self) -> None:
-        """One queue fewer."""
+        """Count one queue fewer; accept the transfer after the last one."""
         self._waiting -= 1
         if self._waiting == 0:
             self._transfer.settle(ACCEPTED)
 
 
 class Entry:
-    """One message in one queue. ``order`` keeps its place when it comes back."""
+    """A message in a queue. ``order`` determines its place when it returns to the queue."""
 
     __slots__ = (
-        "arrived", "completion", "consumer", "data", "delivery_count", "excluded", "expiry",
-        "order", "queue", "redelivered",
-    )  # fmt: skip
+        "arrived",
+        "completion",
+        "consumer",
+        "data",
+        "delivery_count",
+        "excluded",
+        "expiry",
+        "order",
+        "queue",
+        "redelivered",
+    )
 
     def __init__(
         self, queue: Queue, data: bytes, arrived: float, expiry: float | None, delivery_count: int
@@ -73,17 +125,17 @@ class Entry:
         self.redelivered = False
         self.order = 0
         self.completion: Completion | None = None
-        #: Who has got it, or had it last.
+        #: Consumer that has the message, or had it last.
         self.consumer: Consumer | None = None
-        #: Consumers that said "undeliverable here" (MODIFIED).
+        #: Consumers that returned the message as undeliverable-here (MODIFIED).
         self.excluded: set[Consumer] | None = None
 
     def settle(self, outcome: Outcome) -> None:
-        """The consumer has decided (see :meth:`Queue.settled`)."""
+        """Apply the outcome of the consumer (see :meth:`Queue.settled`)."""
         self.queue.settled(self, outcome)
 
     def encoded(self, now: float) -> bytes:
-        """The message as it is to be sent now: remaining ttl, delivery-count (3.2.1)."""
+        """Return the message to send now, with the remaining ttl and the delivery-count (3.2.1)."""
         waited = int((now - self.arrived) * 1000)
         ttl = None
         if self.expiry is not None and waited > 0:
@@ -95,8 +147,13 @@ class Entry:
 
 
 class Queue:
-    """``on_change()`` is told when a watermark is passed, and producers may send more or less;
-    ``on_wait(queue, expiry)`` when a message with a ttl begins to wait: have it swept then."""
+    """A queue with competing consumers.
+
+    :param on_change: called when the queue has passed a watermark; the credit of producers may
+        change
+    :param on_wait: called with the queue and the expiry when a message with a ttl begins to wait;
+        the callee calls :meth:`sweep` at that time
+    """
 
     def __init__(
         self,
@@ -117,37 +174,58 @@ class Queue:
         self._on_wait = on_wait
         self._ready: deque[Entry] = deque()
         self._acquired = 0
+        #: Size in bytes of the messages held.
+        self.size = 0
         self._orders = 0
         self._turn = 0
         self._held: dict[Entry, None] = {}
 
     @property
     def depth(self) -> int:
-        """Messages held: waiting, or delivered and without an outcome."""
+        """Return the number of messages held: waiting, or delivered and without an outcome."""
         return len(self._ready) + self._acquired
 
     @property
     def room(self) -> int:
-        """Messages that fit below the high watermark; only for a queue with a capacity."""
-        return 0 if self.saturated else self.limits.capacity - self.depth
+        """Return how many messages fit below the high watermark.
+
+        Bytes count only once they have arrived.
+        """
+        if self.saturated:
+            return 0
+        return self.limits.capacity - self.depth if self.limits.capacity else CREDIT
+
+    def limit(self, limits: Limits) -> None:
+        """Set other watermarks, with effect at once."""
+        self.limits = limits
+        if not self.saturated and limits.full(self.depth, self.size):
+            self.saturated = True
+        elif self.saturated and limits.drained(self.depth, self.size):
+            self.saturated = False
+            self._release_held()
+        self._on_change()
 
     def enqueue(self, entry: Entry, completion: Completion | None) -> None:
-        """Store a message. A saturated queue holds ``completion`` (None: presettled) back."""
+        """Store a message.
+
+        :param completion: a saturated queue holds it back; None = presettled
+        """
         self._orders += 1
         entry.order = self._orders
         self._ready.append(entry)
+        self.size += len(entry.data)
         if self.saturated and completion is not None:
             completion.wait()
             entry.completion = completion
             self._held[entry] = None
-        if 0 < self.limits.capacity <= self.depth and not self.saturated:
+        if not self.saturated and self.limits.full(self.depth, self.size):
             self.saturated = True
             self._on_change()
         if entry.expiry is not None:
             self._on_wait(self, entry.expiry)
 
     def dispatch(self) -> None:
-        """Give waiting messages to consumers with credit, in turn."""
+        """Deliver waiting messages to the consumers with credit, in turn."""
         skipped: list[Entry] = []
         ready = self._ready
         while ready and self.consumers:
@@ -162,7 +240,7 @@ class Queue:
                 ready.popleft()
                 self._deliver(entry, consumer, now)
             elif entry.excluded:
-                # Nobody may have this one now; those behind it need not wait for it.
+                # No consumer may take this message now; the messages behind it need not wait.
                 skipped.append(ready.popleft())
             else:
                 break
@@ -187,7 +265,7 @@ class Queue:
             self._left(entry)
 
     def settled(self, entry: Entry, outcome: Outcome) -> None:
-        """Accepted and rejected messages leave the queue, all others come back to their place.
+        """Remove an accepted or rejected message; return any other message to its place.
 
         Only MODIFIED with delivery-failed counts as a failed delivery (3.4.5).
         """
@@ -216,7 +294,10 @@ class Queue:
             self._on_wait(self, entry.expiry)
 
     def sweep(self) -> float | None:
-        """Drop expired messages; returns when the next one expires, None = none will."""
+        """Drop expired messages.
+
+        :returns: time of the next expiry; None if no message will expire
+        """
         now = self._clock()
         expired = [e for e in self._ready if e.expiry is not None and e.expiry <= now]
         if expired:
@@ -231,20 +312,23 @@ class Queue:
         self._left(entry)
 
     def _left(self, entry: Entry) -> None:
-        """A message is gone for good: complete its transfer, look at the low watermark."""
+        """Account for a removed message: complete its transfer, check the low watermark."""
+        self.size -= len(entry.data)
         if entry in self._held:
             del self._held[entry]
             assert entry.completion is not None
             entry.completion.complete()
-        if self.saturated and self.depth <= self.limits.resume:
+        if self.saturated and self.limits.drained(self.depth, self.size):
             self.saturated = False
             self._release_held()
             self._on_change()
 
     def delete(self) -> None:
-        """The queue goes away with all it holds."""
+        """Discard all messages, because the queue is deleted."""
         self._counters.dropped += len(self._ready)
         self._ready.clear()
+        self.size = 0
+        self.saturated = False
         self._release_held()
 
     def _release_held(self) -> None:

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Router behaviour, as skupper-router and qpid-dispatch-router show it: nothing is ever stored.
+"""Router mode of the bus, modelled on skupper-router and qpid-dispatch-router: it stores nothing.
 
-A producer has no credit until somebody consumes from its address; outcomes travel end to end.
+A producer has no credit until a consumer attaches to its address. Outcomes travel end to end.
 """
 
 from __future__ import annotations
@@ -42,14 +32,14 @@ from .links import (
 from .messages import read_to
 from .primitives import Malformed
 
-#: Which branch of a multicast decides: the highest.
+#: Rank of the outcomes of a multicast: the branch with the highest rank decides.
 _RANK = {PN_MODIFIED: 1, PN_ACCEPTED: 2, PN_REJECTED: 3}
 
 Backlog = deque[tuple[bytes, Item | None]]
 
 
 class Address:
-    """Who consumes from and who produces to one address."""
+    """The consumers and the producers of one address."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,7 +49,10 @@ class Address:
         self._turn = 0
 
     def choose(self) -> Subscription:
-        """Balanced distribution: fewest unsettled messages first, in turn among equals."""
+        """Choose a consumer by balanced distribution.
+
+        The consumer with the fewest unsettled messages comes first, in turn among equals.
+        """
         self._turn += 1
         count = len(self.consumers)
         order = (self.consumers[(self._turn + i) % count] for i in range(count))
@@ -75,25 +68,25 @@ class Subscription:
         self.backlog: Backlog = deque()
 
     def load(self) -> int:
-        """Messages given to this consumer that have no outcome yet."""
+        """Return the number of messages given to this consumer that have no outcome yet."""
         return len(self.backlog) + len(self.consumer.unsettled)
 
     def forward(self, data: bytes, item: Item | None) -> None:
-        """Deliver now or as soon as there is credit; ``item`` None = presettled."""
+        """Deliver a message now or as soon as there is credit; ``item`` None = presettled."""
         self.backlog.append((data, item))
         self.pump()
         if item is None and len(self.backlog) > CREDIT:
             self._drop_presettled()
 
     def pump(self) -> None:
-        """Send what waits, as far as the credit goes."""
+        """Send waiting messages, as far as the credit goes."""
         while self.backlog and self.consumer.credit > 0:
             data, item = self.backlog.popleft()
             if self.consumer.send(data, item) and item is not None:
                 item.settle(ACCEPTED)
 
     def _drop_presettled(self) -> None:
-        """A consumer that cannot keep up loses the oldest presettled message, as on a router."""
+        """Drop the oldest presettled message of a slow consumer, as a router does."""
         for position, (_, item) in enumerate(self.backlog):
             if item is None:
                 del self.backlog[position]
@@ -102,7 +95,7 @@ class Subscription:
 
 
 class Fanout:
-    """One unsettled multicast transfer: the outcome comes when every branch has settled."""
+    """One unsettled multicast transfer; it gets its outcome when every branch has settled."""
 
     def __init__(self, transfer: Transfer, branches: int) -> None:
         self._transfer = transfer
@@ -110,7 +103,7 @@ class Fanout:
         self._result = RELEASED
 
     def settle(self, outcome: Outcome) -> None:
-        """One branch is done. REJECTED beats ACCEPTED beats MODIFIED beats RELEASED."""
+        """Account for one settled branch. REJECTED beats ACCEPTED beats MODIFIED beats RELEASED."""
         if _RANK.get(outcome.state, 0) > _RANK.get(self._result.state, 0):
             self._result = outcome
         self._open -= 1
@@ -119,7 +112,7 @@ class Fanout:
 
 
 class Router(Behaviour):
-    """See the module; lives on the bus thread.
+    """Router mode; lives on the bus thread. The module docstring describes the mode.
 
     ``node`` of a producer is its :class:`Address` (None: anonymous terminus), of a consumer its
     :class:`Subscription`.
@@ -133,15 +126,18 @@ class Router(Behaviour):
         super().__init__(counters, clock)
         self._id = secrets.token_hex(4)
         self._addresses: dict[str, Address] = {}
-        #: Producers that may send: credit once given is never taken back.
+        #: Producers that may send. The router itself never withdraws credit.
         self._active: set[Producer] = set()
 
     def allowance(self, producer: Producer) -> int:
-        """0 until the first consumer; then 250 for messages on their way or without outcome."""
+        """Return 0 before the first consumer, then a credit window of 250 messages.
+
+        Messages in flight or without an outcome use up the window.
+        """
         return CREDIT - producer.held if producer in self._active else 0
 
     def new_address(self, link_name: str) -> str:
-        """An address as qpid-dispatch's dynamic ones."""
+        """Return an address like the dynamic ones of qpid-dispatch."""
         return f"amqp:/_topo/0/{self._id}/temp.{secrets.token_urlsafe(12)}"
 
     def _address(self, name: str) -> Address:
@@ -156,7 +152,10 @@ class Router(Behaviour):
             self._addresses.pop(address.name, None)
 
     def producer_attached(self, producer: Producer) -> None:
-        """Credit at once for the anonymous terminus and for addresses with a consumer."""
+        """Register a producer.
+
+        It gets credit at once on the anonymous terminus and on an address with a consumer.
+        """
         if producer.address is None:
             self._active.add(producer)
             return
@@ -166,14 +165,17 @@ class Router(Behaviour):
             self._active.add(producer)
 
     def producer_detached(self, producer: Producer) -> None:
-        """What it has sent stays on its way; nobody is told the outcome."""
+        """Remove a producer.
+
+        The messages it has sent stay in flight; the router reports their outcomes to no one.
+        """
         self._active.discard(producer)
         if producer.node is not None:
             producer.node.producers.discard(producer)
             self._forget(producer.node)
 
     def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
-        """Waiting producers may send from now on."""
+        """Subscribe a consumer; the waiting producers of its address may send from now on."""
         assert consumer.address is not None
         address = self._address(consumer.address)
         subscription = consumer.node = Subscription(consumer, address)
@@ -183,7 +185,11 @@ class Router(Behaviour):
             producer.adjust()
 
     def consumer_detached(self, consumer: Consumer) -> None:
-        """RELEASED what it never got, MODIFIED delivery-failed what it got and did not settle."""
+        """Remove a consumer and settle its messages.
+
+        Messages not yet sent to the consumer get RELEASED. Messages sent but not settled get
+        MODIFIED with delivery-failed.
+        """
         subscription: Subscription = consumer.node
         subscription.address.consumers.remove(subscription)
         for _, item in subscription.backlog:
@@ -196,7 +202,7 @@ class Router(Behaviour):
         self._forget(subscription.address)
 
     def transferred(self, transfer: Transfer) -> None:
-        """Forward to one consumer or to all; nobody there: RELEASED."""
+        """Forward a message to one consumer or to all; without any, settle it as RELEASED."""
         address: Address | None = transfer.producer.node
         if address is None:
             try:
@@ -223,14 +229,14 @@ class Router(Behaviour):
             subscription.forward(transfer.data, fanout)
 
     def flow(self, consumer: Consumer) -> None:
-        """Send what waited for this credit."""
+        """Send the messages that waited for this credit."""
         consumer.node.pump()
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
-        """Pass the outcome on, whatever it is."""
+        """Pass the outcome to the producer unchanged."""
         item.settle(outcome)
 
     def depth(self, address: str) -> int:
-        """Messages on their way to the consumers of an address, without outcome."""
+        """Return the number of messages that the consumers of an address have not settled."""
         found = self._addresses.get(normalise(address))
         return sum(s.load() for s in found.consumers) if found else 0

@@ -1,21 +1,19 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Tokens that an embedded Service Bus accepts: shared access signatures and JSON Web Tokens.
+"""Tokens of an embedded Service Bus: shared access signatures, JSON and simple web tokens.
 
-Pure functions, any thread. A signature is HMAC-SHA256, keyed by the rule's key, over the resource
-as the token spells it (URL-encoded), a line feed and the time of expiry (Azure's documentation,
-"Service Bus access control with Shared Access Signatures"). A JSON Web Token is signed with HS256
-(RFC 7519, 7518): Microsoft's own, which Entra ID signs with its private keys, cannot be had here.
+Pure functions, any thread.
+
+A shared access signature is HMAC-SHA256, keyed by the rule's key. It covers the resource as the
+token spells it (URL-encoded), a line feed and the time of expiry (Azure's documentation, "Service
+Bus access control with Shared Access Signatures").
+
+A JSON Web Token is signed with HS256 (RFC 7519, 7518). Microsoft's own tokens, which Entra ID signs
+with its private keys, are not available here.
+
+A Simple Web Token is a form. Its last field is the HMAC-SHA256 of all fields before it (Azure's
+Access Control Service, "SWT token format"). Its fields are ``ExpiresOn``, ``Audience`` and, unless
+the token gives all rights, ``net.windows.servicebus.action``.
 """
 
 from __future__ import annotations
@@ -32,10 +30,11 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 SEND, LISTEN, MANAGE = "Send", "Listen", "Manage"
 ALL_RIGHTS = frozenset((SEND, LISTEN, MANAGE))
 _PREFIX = "SharedAccessSignature "
+_SWT_SIGNATURE = "&HMACSHA256="
 
 
 class BadToken(Exception):
-    """A token that is not accepted; ``status`` is what the reply to put-token says."""
+    """Refusal of a token; ``status`` is the status code of the reply to put-token."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(description)
@@ -50,20 +49,20 @@ class Rule(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What a URI stands for: a host (empty: any) and a path in it, in small letters."""
+    """The resource that a URI names: a host (empty: any) and a path on it, in lower case."""
 
     host: str
     path: str
 
     def covers(self, other: Resource) -> bool:
-        """True if ``other`` is this resource or below it."""
+        """Return True if ``other`` is this resource or below it."""
         if self.host and other.host and self.host != other.host:
             return False
         return not self.path or f"{other.path}/".startswith(f"{self.path}/")
 
 
 class Grant(NamedTuple):
-    """What an accepted token allows, and until when (seconds since 1970)."""
+    """The scope and rights of an accepted token, and its expiry (seconds since 1970)."""
 
     scope: Resource
     rights: frozenset[str]
@@ -71,7 +70,7 @@ class Grant(NamedTuple):
 
 
 def resource(uri: str) -> Resource:
-    """Read ``sb://host/path``, ``amqps://…``, ``https://…`` or a mere path."""
+    """Parse ``sb://host/path``, ``amqps://…``, ``https://…`` or a mere path."""
     if "://" not in uri:
         return Resource("", uri.strip("/").lower())
     parts = urlsplit(uri)
@@ -79,13 +78,20 @@ def resource(uri: str) -> Resource:
 
 
 def check(text: str, rules: Mapping[str, Rule], secret: str | None, now: float) -> Grant:
-    """Verify a token of either kind; raises :class:`BadToken`.
+    """Verify a token of any kind.
 
-    The kind is seen from the token, not from the type in the request: Microsoft's SDK for Python
-    sends signatures as ``jwt``, and the service takes them.
+    The function recognises the kind by the token, not by the type in the request: Microsoft's SDK
+    for Python sends signatures as ``jwt``, and the service accepts them.
+
+    :param secret: key of JSON and Simple Web Tokens; None: such tokens are not accepted
+    :param now: seconds since 1970
+    :raises BadToken: the token is malformed, expired or not correctly signed
     """
-    grant = _signature(text, rules) if text.startswith(_PREFIX) else _jwt(text, secret)
-    if not grant.expires > now:  # nor anything that is no number
+    if text.startswith(_PREFIX):
+        grant = _signature(text, rules)
+    else:
+        grant = _swt(text, secret) if _SWT_SIGNATURE in text else _jwt(text, secret)
+    if not grant.expires > now:  # refuses NaN, too
         raise BadToken(401, f"ExpiredToken: The token is expired. Expiration time: {grant.expires}")
     return grant
 
@@ -123,6 +129,29 @@ def _jwt(text: str, secret: str | None) -> Grant:
     if not hmac.compare_digest(given, hmac.digest(secret.encode(), signed, hashlib.sha256)):
         raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
     return Grant(Resource("", ""), ALL_RIGHTS, expires)
+
+
+def _swt(text: str, secret: str | None) -> Grant:
+    signed, _, signature = text.rpartition(_SWT_SIGNATURE)
+    fields = {
+        unquote_plus(key): unquote_plus(value)
+        for key, _, value in (part.partition("=") for part in signed.split("&"))
+    }
+    try:
+        expires = float(int(fields["ExpiresOn"]))
+        audience = resource(fields["Audience"])
+        given = base64.b64decode(unquote(signature), validate=True)
+    except (KeyError, ValueError, OverflowError, binascii.Error):
+        problem = "MalformedToken: ExpiresOn, Audience and HMACSHA256 are needed"
+        raise BadToken(401, problem) from None
+    if secret is None:
+        raise BadToken(401, "InvalidToken: This bus knows nobody who signs such tokens")
+    wanted = hmac.digest(secret.encode(), signed.encode(), hashlib.sha256)
+    if not hmac.compare_digest(given, wanted):
+        raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
+    actions = fields.get("net.windows.servicebus.action")
+    rights = ALL_RIGHTS if actions is None else ALL_RIGHTS & set(actions.split(","))
+    return Grant(audience, rights, expires)
 
 
 def _base64url(text: str) -> bytes:

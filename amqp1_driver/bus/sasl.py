@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Server side of the SASL layer (AMQP 1.0 part 5.3): ANONYMOUS, PLAIN, EXTERNAL.
 
-Sans-I/O, on the bus thread. Written here because proton's server side asks Cyrus, which wants a
-user database on disk. The class eats bytes until the layer is done and hands the rest on.
+Sans-I/O, on the bus thread. The bus has its own implementation because proton's server side asks
+Cyrus, which requires a user database on disk. The class consumes bytes until the layer is done and
+passes the rest on.
 """
 
 from __future__ import annotations
@@ -36,12 +27,12 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = 0x40, 0x41, 0x42, 0x43, 0x44
 _OK, _AUTH = 0, 1
-#: sasl frames may not be larger than MIN-MAX-FRAME-SIZE (5.3.1).
+#: SASL frames may not be larger than MIN-MAX-FRAME-SIZE, in bytes (5.3.1).
 _MAX_FRAME = 512
 
 
 class State(enum.Enum):
-    """Where the layer is; DONE and FAILED are final."""
+    """State of the SASL layer; DONE and FAILED are final."""
 
     HEADER = "waiting for the protocol header"
     INIT = "waiting for sasl-init"
@@ -51,10 +42,13 @@ class State(enum.Enum):
 
 
 class SaslServer:
-    """One per connection. ``users``: name -> password; ``external``: name out of the TLS layer.
+    """The SASL layer of one connection.
 
-    Without users and without a client certificate everybody is welcome (ANONYMOUS).
-    ``anonymous``: mechanisms offered besides, which let everybody in without a name.
+    Without users and without a client certificate the server accepts every client (ANONYMOUS).
+
+    :param users: name -> password
+    :param external: name from the TLS layer
+    :param anonymous: further mechanisms, which accept every client without a name
     """
 
     def __init__(
@@ -80,7 +74,9 @@ class SaslServer:
         return offered + list(self._anonymous) or ["ANONYMOUS"]
 
     def feed(self, data: bytes) -> bytes:
-        """Take input; once the state is DONE, return what belongs to the layer above."""
+        """Take input; once the state is DONE, return the bytes for the layer above."""
+        if self.state is State.FAILED:
+            return b""
         self._input += data
         try:
             while self.state not in (State.DONE, State.FAILED) and self._step():
@@ -94,7 +90,7 @@ class SaslServer:
         return rest
 
     def _step(self) -> bool:
-        """One header or frame; False when more input is needed."""
+        """Process one header or frame; return False when more input is needed."""
         if self.state is State.HEADER:
             return self._header()
         if len(self._input) < 8:
@@ -111,7 +107,7 @@ class SaslServer:
 
     def _header(self) -> bool:
         if len(self._input) < 8:
-            # A TLS hello or other foreign bytes: say at once what is spoken here (2.2).
+            # A TLS hello or other foreign bytes: answer at once with the supported protocol (2.2).
             if not SASL_HEADER.startswith(self._input[:4]) and self._input:
                 self._refuse_protocol()
             return False
@@ -130,7 +126,10 @@ class SaslServer:
 
     @property
     def _optional(self) -> bool:
-        """Nobody has to prove anything, or the certificate has proved it already."""
+        """Return whether a client may skip SASL.
+
+        It may if no authentication is required or if its certificate has authenticated it already.
+        """
         return self._external is not None or not (self._users or self._anonymous)
 
     def _refuse_protocol(self) -> None:
@@ -149,7 +148,7 @@ class SaslServer:
             raise Malformed("unexpected SASL frame")
 
     def _answer(self, response: bytes | None) -> None:
-        """Judge a response, or ask for one when the client sent none with its init."""
+        """Check a response, or request one when the client sent none in its sasl-init."""
         if self.mechanism not in self.mechanisms:
             self._outcome(False)
         elif response is None and self.mechanism == "PLAIN":
@@ -162,7 +161,7 @@ class SaslServer:
             self._outcome(True)
 
     def _plain(self, response: bytes) -> bool:
-        """RFC 4616: authzid NUL authcid NUL password."""
+        """Check a PLAIN response (RFC 4616): authzid NUL authcid NUL password."""
         parts = response.split(b"\0")
         if len(parts) != 3:
             return False

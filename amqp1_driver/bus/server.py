@@ -1,19 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The thread of the bus: listening socket, connections, timers, calls from other threads."""
+"""The thread of the bus: listening sockets, connections, timers, calls from other threads."""
 
 from __future__ import annotations
 
+import errno
+import functools
+import logging
 import selectors
 import socket
 import ssl
@@ -33,7 +26,12 @@ from .timers import Timers
 if TYPE_CHECKING:
     from .websocket import WebSocketServer
 
-#: How long (seconds) a stopping bus waits for the peers' half of the close.
+LOG = logging.getLogger(__name__)
+
+#: Seconds until the bus accepts connections again after it has run out of descriptors or memory.
+ACCEPT_PAUSE = 1.0
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: Seconds that a stopping bus waits for the peers' Close frames.
 _CLOSE_TIME = 2.0
 
 EngineFactory = Callable[[Callable[[], None], str | None], Engine]
@@ -41,12 +39,17 @@ NewWebSocket = Callable[[], "WebSocketServer"]
 
 
 class Server:
-    """Runs one behaviour on listening sockets; implements connection.Host.
+    """The server that runs one behaviour on listening sockets; implements connection.Host.
 
-    ``listeners``: socket -> what makes the WebSocket layer of a connection to it; None = without.
+    :meth:`run` is the body of the bus thread. Other threads may use :meth:`call`,
+    :meth:`wait_until` and :meth:`post`; everything else is for the bus thread only.
 
-    :meth:`run` is the thread. :meth:`call`, :meth:`wait_until` and :meth:`post` may be used from
-    any other thread, everything else only on the bus thread.
+    An exception in the work for a connection resets only that connection. An exception in a timer
+    or in a posted function has no further effect. Any other exception ends the thread.
+
+    :param listeners: listening socket -> factory of the WebSocket layer of its connections; None =
+        no WebSocket
+    :param on_death: called on the bus thread with the exception that ends this thread
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class Server:
         new_engine: EngineFactory,
         users: Mapping[str, str],
         context: ssl.SSLContext | None,
+        on_death: Callable[[BaseException], object] = bool,
     ) -> None:
+        self._on_death = on_death
         self.counters = counters
         self.users = users
         self.anonymous = behaviour.anonymous
@@ -66,6 +71,8 @@ class Server:
         self.behaviour = behaviour
         behaviour.call_at = self.call_at
         self._listeners = dict(listeners)
+        #: Listening sockets that the server does not poll for a while.
+        self._resting: set[socket.socket] = set()
         self._context = context
         self._selector = selectors.DefaultSelector()
         self._asleep = selectors.DefaultSelector()
@@ -82,7 +89,7 @@ class Server:
     # -- for other threads ---------------------------------------------------
 
     def post(self, function: Callable[[], None]) -> bool:
-        """Have a function run on the bus thread; False if the bus has ended."""
+        """Schedule a function for the bus thread; return False if the bus has ended."""
         with self._lock:
             if self._ended:
                 return False
@@ -90,11 +97,15 @@ class Server:
             try:
                 self._wake_in.send(b"\0")
             except BlockingIOError:
-                pass  # plenty of wake-ups are on their way
+                pass  # the pipe is full of wake-ups already
             return True
 
     def call(self, function: Callable[[], Any], timeout: float = 10.0) -> Any:
-        """Run a function on the bus thread and return what it returns."""
+        """Run a function on the bus thread and return its result.
+
+        :param timeout: seconds
+        :raises RuntimeError: the bus is not running
+        """
         future: Future[Any] = Future()
 
         def work() -> None:
@@ -108,9 +119,11 @@ class Server:
         return future.result(timeout)
 
     def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Block until ``condition`` (evaluated on the bus thread after each step) holds.
+        """Block until ``condition`` holds; the bus thread evaluates it after each step.
 
-        Raises TimeoutError after ``timeout`` seconds, RuntimeError when the bus has ended.
+        :param timeout: seconds
+        :raises TimeoutError: the condition did not hold in time
+        :raises RuntimeError: the bus is not running or has ended
         """
         future: Future[None] = Future()
         if not self.post(lambda: self._waiters.append((condition, future))):
@@ -120,46 +133,63 @@ class Server:
     # -- for connections and behaviours (connection.Host) ----------------------
 
     def now(self) -> float:
-        """Seconds, monotonic."""
+        """Return the monotonic time in seconds."""
         return time.monotonic()
 
-    def call_at(self, when: float, function: Callable[[], None]) -> None:
-        """Run a function on the bus thread at ``when``."""
-        self._timers.at(when, function)
+    def call_at(
+        self,
+        when: float,
+        function: Callable[[], None],
+        connection: SocketConnection | None = None,
+    ) -> None:
+        """Run a function on the bus thread at ``when`` (seconds of :meth:`now`).
+
+        :param connection: an exception in the function resets this connection
+        """
+        self._timers.at(when, lambda: self._guarded(connection, function))
 
     def touch(self, connection: SocketConnection) -> None:
-        """The connection has something to do at the end of this step."""
+        """Process the connection at the end of this step."""
         self._dirty[connection] = None
 
-    def watch_writable(self, connection: SocketConnection, wanted: bool) -> None:
-        """Whether to be told when the socket takes bytes again."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
+    def watch(self, connection: SocketConnection, reading: bool, writing: bool) -> None:
+        """Select the socket events of a connection; at least one of them.
+
+        :param reading: call ``on_readable`` when bytes have arrived
+        :param writing: call ``on_writable`` when the socket accepts bytes again
+        """
+        events = selectors.EVENT_READ if reading else 0
+        events |= selectors.EVENT_WRITE if writing else 0
         self._selector.modify(connection.sock, events, connection)
 
     def forget(self, connection: SocketConnection) -> None:
-        """The connection is about to close its socket."""
-        self._selector.unregister(connection.sock)
+        """Remove a connection that is about to close its socket."""
         self.connections.pop(connection, None)
         self._dirty.pop(connection, None)
+        self._selector.unregister(connection.sock)
 
     # -- control -------------------------------------------------------------
 
     def freeze(self, frozen: bool) -> None:
-        """Frozen: no socket is looked at and no timer runs, as if the process were stopped."""
+        """Freeze or thaw the bus.
+
+        A frozen bus polls no socket and runs no timer, like a stopped process.
+        """
         self._frozen = frozen
 
     def close_all(self, condition: str, description: str) -> None:
-        """Close all connections cleanly; new ones are welcome."""
+        """Close all connections cleanly; the bus still accepts new ones."""
         for connection in list(self.connections):
-            connection.close_cleanly(condition, description)
+            close = functools.partial(connection.close_cleanly, condition, description)
+            self._guarded(connection, close)
 
     def drop_all(self) -> None:
-        """Reset all connections; new ones are welcome."""
+        """Reset all connections; the bus still accepts new ones."""
         for connection in list(self.connections):
-            connection.close(reset=True)
+            self._guarded(connection, functools.partial(connection.close, reset=True))
 
     def stop(self) -> None:
-        """Close everything cleanly and end."""
+        """Close all connections cleanly and end the thread."""
         self._frozen = False
         self._close_listeners()
         self._stop_by = self.now() + _CLOSE_TIME
@@ -167,7 +197,7 @@ class Server:
         self.close_all("amqp:connection:forced", "the bus is shutting down")
 
     def kill(self) -> None:
-        """Reset everything and end."""
+        """Reset all connections and end the thread."""
         self._frozen = False
         self._close_listeners()
         self._stop_by = self.now()
@@ -175,14 +205,16 @@ class Server:
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
-            self._selector.unregister(listener)
+            if listener not in self._resting:
+                self._selector.unregister(listener)
             listener.close()
         self._listeners.clear()
+        self._resting.clear()
 
     # -- the thread ----------------------------------------------------------
 
     def run(self) -> None:
-        """Serve until stopped."""
+        """Serve until :meth:`stop` or :meth:`kill`."""
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
         self._selector.register(self._wake_out, selectors.EVENT_READ, None)
@@ -193,6 +225,9 @@ class Server:
         try:
             while self._stop_by is None or self.connections:
                 self._step()
+        except BaseException as error:
+            LOG.critical("The thread of the bus has ended by a defect", exc_info=True)
+            self._on_death(error)
         finally:
             self._end()
 
@@ -205,21 +240,38 @@ class Server:
                 self._wake_out.recv(4096)
             elif key.data is None:
                 self._accept(key.fileobj)
-            elif not key.data.closed:
+            else:
                 if events & selectors.EVENT_READ:
-                    key.data.on_readable()
-                if events & selectors.EVENT_WRITE and not key.data.closed:
-                    key.data.on_writable()
+                    self._guarded(key.data, key.data.on_readable)
+                if events & selectors.EVENT_WRITE:
+                    self._guarded(key.data, key.data.on_writable)
         while self._calls:
-            self._calls.popleft()()
+            self._guarded(None, self._calls.popleft())
         if self._frozen:
             return
         self._timers.run(self.now())
         while self._dirty:
             connection = next(iter(self._dirty))
             del self._dirty[connection]
-            connection.pump()
+            self._guarded(connection, connection.pump)
         self._check_waiters()
+
+    def _guarded(self, connection: SocketConnection | None, function: Callable[[], object]) -> None:
+        """Run a function for a connection unless that connection is closed.
+
+        :param connection: reset by an exception of the function; None = the function is for no
+            connection
+        """
+        if connection is not None and connection.closed:
+            return
+        try:
+            function()
+        except Exception:
+            if connection is None:
+                LOG.exception("A timer or a call of the bus has failed")
+                return
+            LOG.exception("The connection from %s has failed and is closed", connection.peer)
+            connection.abandon()
 
     def _check_waiters(self) -> None:
         if self._waiters:
@@ -235,11 +287,11 @@ class Server:
 
     def _accept(self, listener: Any) -> None:
         try:
-            sock, peer = listener.accept()
-        except OSError:
+            sock, peer = self._take(listener)
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._rest(listener, error)
             return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         new_websocket = self._listeners[listener]
         websocket = new_websocket() if new_websocket is not None else None
         name = f"{peer[0]}:{peer[1]}"
@@ -248,14 +300,38 @@ class Server:
         self.counters.connections += 1
         self._selector.register(sock, selectors.EVENT_READ, connection)
 
+    @staticmethod
+    def _take(listener: Any) -> Any:
+        """Accept a connection; return its prepared socket and the peer's address."""
+        sock, peer = listener.accept()
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            sock.close()
+            raise
+        return sock, peer
+
+    def _rest(self, listener: Any, error: OSError) -> None:
+        """Stop polling a listening socket for a while, because it would be ready all the time."""
+        LOG.error("No connection can be accepted for %g s: %s", ACCEPT_PAUSE, error)
+        self._selector.unregister(listener)
+        self._resting.add(listener)
+
+        def again() -> None:
+            if listener in self._resting:
+                self._resting.discard(listener)
+                self._selector.register(listener, selectors.EVENT_READ, None)
+
+        self.call_at(self.now() + ACCEPT_PAUSE, again)
+
     def _end(self) -> None:
-        for connection in list(self.connections):
-            connection.close(reset=True)
+        self.drop_all()
         self._close_listeners()
         with self._lock:
             self._ended = True
         while self._calls:
-            self._calls.popleft()()
+            self._guarded(None, self._calls.popleft())
         for _, future in self._waiters:
             future.set_exception(RuntimeError("the bus has ended"))
         self._selector.close()

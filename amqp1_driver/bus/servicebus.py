@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Behaviour of an embedded Azure Service Bus; lives on the bus thread.
+"""Mode of the bus that emulates Azure Service Bus; lives on the bus thread.
 
-After Azure's "AMQP 1.0 protocol guide" and what Microsoft's SDK expects. Entities are those of the
-namespace; links need a token for theirs, put at ``$cbs``, or SASL PLAIN with a rule and its key.
+The sources are Azure's "AMQP 1.0 protocol guide" and the expectations of Microsoft's SDK. The
+namespace names all entities. A link needs a token for its entity, which the client puts at
+``$cbs``. SASL PLAIN with a rule and its key replaces the token.
 """
 
 from __future__ import annotations
@@ -44,7 +35,7 @@ _DEAD_LETTERS = "/$deadletterqueue"
 
 
 class _Incoming(NamedTuple):
-    """A message to be stored; ``expiry`` by the bus's clock, None = never."""
+    """A message to store; ``expiry`` by the bus's clock in seconds, None = never."""
 
     data: bytes
     expiry: float | None
@@ -52,11 +43,14 @@ class _Incoming(NamedTuple):
 
 
 class ServiceBus(Behaviour):
-    """``node`` of a producer is its list of queues or a RequestNode, of a consumer its queue or a
-    RequestNode; ``context`` of a connection is its :class:`Claims`."""
+    """Service Bus mode; lives on the bus thread.
+
+    ``node`` of a producer is its list of queues or a RequestNode. ``node`` of a consumer is its
+    queue or a RequestNode. ``context`` of a connection is its :class:`Claims`.
+    """
 
     mode = "servicebus"
-    #: The service's Open has neither properties nor capabilities.
+    #: The Open frame of the service has neither properties nor capabilities.
     product = None
     max_frame = 65536
     anonymous = ("MSSBCBS", "ANONYMOUS")
@@ -70,6 +64,7 @@ class ServiceBus(Behaviour):
     ) -> None:
         super().__init__(counters, clock)
         self.max_message_size = namespace.max_message_size
+        self.largest_message = max(self.largest_message, namespace.max_message_size)
         self._namespace = namespace
         self._rules = namespace.known_rules
         later = self._call_later
@@ -83,7 +78,7 @@ class ServiceBus(Behaviour):
             self._requests[node.name] = node
 
     def _call_later(self, when: float, function: Callable[[], None]) -> None:
-        # The server sets call_at only when it takes the behaviour over.
+        # The server sets call_at only later, when it takes over the behaviour.
         self.call_at(when, function)
 
     def _known(self, path: str) -> bool:
@@ -92,7 +87,10 @@ class ServiceBus(Behaviour):
     # -- connections and their claims ------------------------------------------
 
     def opened(self, endpoints: Endpoints) -> None:
-        """Without a name a connection has a while to put its first token."""
+        """Create the claims of a new connection.
+
+        A connection without a known name must put its first token within ``token_grace`` seconds.
+        """
         rule = self._rules.get(endpoints.user or "")
         claims = endpoints.context = Claims(rule.rights if rule is not None else frozenset())
         if claims.nobody:
@@ -106,14 +104,17 @@ class ServiceBus(Behaviour):
             endpoints.close("amqp:unauthorized-access", tracked(what))
 
     def _check_links(self, endpoints: Endpoints) -> None:
-        """A token has expired: drop the links that were there by it alone."""
+        """Detach the links that only a token now expired has allowed."""
         for link in endpoints.links:
             path = _path(link)
             if path != CBS and not endpoints.context.allow(path, _right(link)):
                 link.detach(self._namespace.expired_condition, _unauthorized(link))
 
     def _admit(self, link: Link) -> str:
-        """Path of the entity of a new link; raises Refused."""
+        """Return the path of the entity of a new link.
+
+        :raises Refused: the connection has no right to the entity
+        """
         path = _path(link)
         if path != CBS and not link.endpoints.context.allow(path, _right(link)):
             raise Refused("amqp:unauthorized-access", _unauthorized(link))
@@ -122,15 +123,18 @@ class ServiceBus(Behaviour):
     # -- links ---------------------------------------------------------------
 
     def allowance(self, producer: Producer) -> int:
-        """A window of 250."""
+        """Return a credit window of 250 messages."""
         return CREDIT - producer.held
 
     def new_address(self, link_name: str) -> str:
-        """There are no dynamic nodes."""
+        """Refuse a dynamic node, because the service has none.
+
+        :raises Refused: always
+        """
         raise Refused("amqp:not-implemented", tracked("Dynamic sources are not supported."))
 
     def producer_attached(self, producer: Producer) -> None:
-        """To a queue, a topic or a node that answers requests."""
+        """Connect a producer to a queue, to a topic or to a node that answers requests."""
         if producer.address is None:
             raise Refused("amqp:not-allowed", tracked("The target has no address."))
         path = self._admit(producer)
@@ -146,10 +150,10 @@ class ServiceBus(Behaviour):
             raise _missing(producer)
 
     def producer_detached(self, producer: Producer) -> None:
-        """What was accepted stays."""
+        """Do nothing: the queues keep accepted messages."""
 
     def consumer_attached(self, consumer: Consumer, dynamic: bool) -> None:
-        """From a queue, a subscription or a node that answers requests."""
+        """Connect a consumer to a queue, to a subscription or to a node that answers requests."""
         path = self._admit(consumer)
         if path in self._requests:
             consumer.node = self._requests[path]
@@ -162,7 +166,7 @@ class ServiceBus(Behaviour):
             raise _missing(consumer)
 
     def consumer_detached(self, consumer: Consumer) -> None:
-        """Locks of messages outlive the link, those of sessions do not."""
+        """Remove a consumer. Locks on messages outlive the link; a lock on a session does not."""
         node = consumer.node
         if isinstance(node, RequestNode):
             node.detach(consumer)
@@ -175,7 +179,7 @@ class ServiceBus(Behaviour):
     # -- messages ------------------------------------------------------------
 
     def transferred(self, transfer: Transfer) -> None:
-        """A request is answered; a message is stored, in each subscription of a topic."""
+        """Answer a request, or store a message; each subscription of a topic stores the message."""
         node = transfer.producer.node
         if isinstance(node, RequestNode):
             node.request(transfer)
@@ -207,7 +211,7 @@ class ServiceBus(Behaviour):
         return _Incoming(data, expiry, read_group_id(data))
 
     def flow(self, consumer: Consumer) -> None:
-        """Deliver what waited for this credit."""
+        """Deliver messages that waited for this credit."""
         node = consumer.node
         if isinstance(node, RequestNode):
             node.flow(consumer)
@@ -215,16 +219,16 @@ class ServiceBus(Behaviour):
             node.dispatch()
 
     def refusal(self, item: Item) -> Outcome | None:
-        """A message whose lock is lost cannot be settled any more."""
+        """Return the error for an outcome that comes after the loss of the message lock."""
         return LOST if isinstance(item, Lock) and not item.held else None
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
-        """The queue decides what becomes of the message; then the next one may go."""
+        """Settle the message in its queue, then dispatch the next one."""
         item.settle(outcome)
         self.flow(consumer)
 
     def depth(self, address: str) -> int:
-        """Messages held by a queue, a subscription, a dead-letter queue or all of a topic."""
+        """Return the number of messages in a queue, subscription, dead-letter queue or topic."""
         return self._entities.depth(address)
 
 
@@ -236,7 +240,7 @@ def _store(queue: LockQueue | SessionQueue, message: _Incoming) -> None:
 
 
 def _take(queue: LockQueue | SessionQueue, consumer: Consumer) -> LockQueue:
-    """What the consumer will read."""
+    """Attach a consumer; return the queue or session that it reads."""
     if isinstance(queue, SessionQueue):
         queue.tidy()
         return queue.attach(consumer)
@@ -253,7 +257,10 @@ def _receive_only(path: str) -> bool:
 
 
 def _right(link: Link) -> str:
-    """Requests to $management are about messages that one may read."""
+    """Return the right that a link needs.
+
+    Requests to ``$management`` concern messages that the client reads, so they need Listen.
+    """
     if isinstance(link, Producer) and not _path(link).endswith(_MANAGEMENT):
         return SEND
     return LISTEN

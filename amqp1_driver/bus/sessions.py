@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Queues of an embedded Service Bus whose messages belong to sessions; bus thread only.
 
-A session (group-id of the messages) is read by one receiver at a time, which names it in the
-filter ``com.microsoft:session-filter`` of its source, or takes any that is free with a null there
-("Message sessions" of Azure's documentation). The receiver's lock on the session is also that of
-its messages; it runs out unless it is renewed.
+The group-id of a message names its session. One receiver at a time reads a session. The receiver
+names the session in the filter ``com.microsoft:session-filter`` of its source; a null there means
+any free session ("Message sessions" of Azure's documentation). The receiver's lock on the session
+is also the lock on its messages. The lock expires unless the receiver renews it.
 """
 
 from __future__ import annotations
@@ -32,26 +22,33 @@ from .tracking import tracked
 
 FILTER = symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL = symbol("com.microsoft:locked-until-utc")
-#: Ticks of 100 ns from year 1 to 1970: in these the service tells the end of the lock.
+#: Ticks of 100 ns from year 1 to 1970; the service states the end of a lock in such ticks.
 _EPOCH = 621355968000000000
 
 
 class Session(LockQueue):
-    """The messages of one session. ``lock_duration`` of each is without end: see the module."""
+    """The messages of one session.
+
+    ``lock_duration`` of each message is infinite: the session lock covers the messages.
+    """
 
     holder: Consumer | None = None
-    #: End of the holder's lock, by the bus's clock and in seconds since 1970.
+    #: End of the holder's lock: ``held_until`` by the bus's clock, ``shown_until`` in seconds since
+    #: 1970.
     held_until = 0.0
     shown_until = 0.0
 
     def take(self, consumer: Consumer, duration: float) -> None:
-        """Lock the session for this receiver alone."""
+        """Lock the session for one receiver.
+
+        :param duration: seconds
+        """
         self.holder = consumer
         self.consumers.append(consumer)
         self.extend(duration)
 
     def extend(self, duration: float) -> None:
-        """The lock lasts ``duration`` seconds from now."""
+        """Set the lock to last ``duration`` seconds from now."""
         self.held_until = self._clock() + duration
         self.shown_until = self._wall() + duration
         holder, due = self.holder, self.held_until
@@ -63,19 +60,26 @@ class Session(LockQueue):
             holder.detach("com.microsoft:session-lock-lost", tracked(what))
 
     def leave(self, consumer: Consumer) -> None:
-        """The receiver has gone: what it held is for the next one."""
+        """Unlock the session after its receiver has detached.
+
+        The unsettled messages of the receiver return to the queue.
+        """
         self.holder = None
         self.consumers.remove(consumer)
         for item in list(consumer.unsettled.values()):
             item.settle(DELIVERY_FAILED)
 
     def shown(self) -> float:
-        """End of a message's lock as its receiver is told."""
+        """Return the end of a message's lock as reported to the receiver, in seconds since 1970."""
         return self.shown_until
 
 
 class SessionQueue:
-    """``new_session(id)`` makes an empty :class:`Session`; ``lock_duration`` in seconds."""
+    """A queue or subscription whose messages belong to sessions.
+
+    :param lock_duration: seconds
+    :param new_session: creates an empty :class:`Session` for an id
+    """
 
     def __init__(
         self, name: str, lock_duration: float, new_session: Callable[[str], Session]
@@ -87,7 +91,7 @@ class SessionQueue:
 
     @property
     def depth(self) -> int:
-        """Messages in all sessions."""
+        """Return the number of messages in all sessions."""
         return sum(session.depth for session in self._sessions.values())
 
     def store(self, session_id: str, data: bytes, expiry: float | None) -> None:
@@ -101,7 +105,11 @@ class SessionQueue:
         return session
 
     def attach(self, consumer: Consumer) -> Session:
-        """Lock the session that the receiver asks for; raises Refused."""
+        """Lock the session that the receiver requests.
+
+        :raises Refused: the source has no session filter, the session is locked, or no session is
+            free
+        """
         asked, session_id = _asked(consumer.link.remote_source)
         if not asked:
             what = "An entity that requires sessions needs a session in the source's filter."
@@ -123,11 +131,11 @@ class SessionQueue:
         for session_id, session in self._sessions.items():
             if session.holder is None and session.depth:
                 return session_id
-        # The service waits a while for a message in a session that is free.
+        # The real service waits a while for a message in a free session.
         raise Refused("com.microsoft:timeout", tracked("No session with messages is free."))
 
     def tidy(self) -> None:
-        """Forget sessions that nobody reads and nothing is in."""
+        """Delete empty sessions without a receiver."""
         unused = [i for i, s in self._sessions.items() if s.holder is None and not s.depth]
         for session_id in unused:
             del self._sessions[session_id]
@@ -135,12 +143,15 @@ class SessionQueue:
     # -- for $management ---------------------------------------------------------
 
     def find(self, token: uuid.UUID) -> Lock | None:
-        """The lock with this token, if it is held."""
+        """Return the lock with this token, None if no receiver holds it."""
         found = (session.find(token) for session in self._sessions.values())
         return next((lock for lock in found if lock is not None), None)
 
     def renew_session(self, session_id: str) -> float | None:
-        """Hold a session anew; until when, in seconds since 1970, None = nobody holds it."""
+        """Renew the lock on a session.
+
+        :returns: end of the lock in seconds since 1970; None if no receiver holds the session
+        """
         session = self._sessions.get(session_id)
         if session is None or session.holder is None:
             return None
@@ -149,7 +160,7 @@ class SessionQueue:
 
 
 def _asked(source: Any) -> tuple[bool, str | None]:
-    """Whether a source has a session filter, and for which session (None: for any)."""
+    """Return whether a source has a session filter, and its session id (None: any session)."""
     data = source.filter
     data.rewind()
     filters = data.get_object() if data.next() else None

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """TLS of the bus's listener: Python's ssl over memory buffers (sans-I/O), on the bus thread."""
 
@@ -21,12 +11,28 @@ _CHUNK = 65536
 
 
 def server_context(cert_file: str, key_file: str, ca_file: str | None) -> ssl.SSLContext:
-    """Build the context; with ``ca_file`` a client must show a certificate signed by that CA."""
+    """Build the TLS context.
+
+    :param ca_file: a client must show a certificate signed by this CA; None = no client
+        certificates
+    :raises OSError: a file is not readable or not valid; the error names the file
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(cert_file, key_file)
+    for path in (cert_file, key_file, ca_file):
+        if path is not None:
+            # OpenSSL's own errors name no file
+            with open(path, "rb"):
+                pass
+    try:
+        context.load_cert_chain(cert_file, key_file)
+    except ssl.SSLError as exc:
+        raise OSError(f"no certificate with its key in {cert_file} and {key_file}: {exc}") from exc
     if ca_file is not None:
-        context.load_verify_locations(ca_file)
+        try:
+            context.load_verify_locations(ca_file)
+        except ssl.SSLError as exc:
+            raise OSError(f"no certificate in {ca_file}: {exc}") from exc
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -43,7 +49,10 @@ class TlsServer:
 
     @property
     def subject(self) -> str | None:
-        """Common name of the client's certificate (its whole subject without one), or None."""
+        """Return the common name of the client's certificate, None without a certificate.
+
+        :returns: the whole subject if the certificate has no common name
+        """
         certificate: Any = self._tls.getpeercert() if self._established else None
         if not certificate:
             return None
@@ -55,11 +64,14 @@ class TlsServer:
 
     @property
     def established(self) -> bool:
-        """True once the handshake is over."""
+        """Return True once the handshake is over."""
         return self._established
 
     def feed(self, data: bytes) -> bytes:
-        """Take ciphertext, return plaintext; raises ssl.SSLError (its alert is in the output)."""
+        """Take ciphertext, return plaintext.
+
+        :raises ssl.SSLError: the connection has failed; the output then contains the alert
+        """
         self._incoming.write(data)
         try:
             if not self._established:

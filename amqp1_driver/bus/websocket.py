@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Server side of AMQP over WebSocket (OASIS "AMQP WebSocket Binding" 1.0), on the bus thread.
 
-Sans-I/O: wsproto does RFC 6455, this module says which requests are welcome and turns messages
-into the byte stream that AMQP is. AMQP frames and WebSocket messages need not begin together.
+Sans-I/O: wsproto implements RFC 6455. This module decides which requests to accept and converts
+between messages and the AMQP byte stream. AMQP frames and WebSocket messages need not begin at the
+same byte.
 """
 
 from __future__ import annotations
@@ -34,27 +25,27 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-#: Where Azure Service Bus listens.
+#: Path of Azure Service Bus.
 PATH = "/$servicebus/websocket"
-#: Of the OASIS binding, and the name that it had before.
+#: Subprotocol of the OASIS binding, and its former name.
 SUBPROTOCOLS = ("amqp", "AMQPWSB10")
 #: Close codes (RFC 6455 7.4.1).
 _NORMAL, _UNSUPPORTED, _PROTOCOL_ERROR = 1000, 1003, 1002
 
 
 class WebSocketServer:
-    """One WebSocket. :meth:`feed` bytes, :meth:`wrap` bytes of AMQP, send :attr:`output`."""
+    """One WebSocket. :meth:`feed` bytes, :meth:`wrap` AMQP bytes, send :attr:`output`."""
 
     def __init__(self) -> None:
         self._ws = WSConnection(ConnectionType.SERVER)
         self.output = bytearray()
-        #: Refused, closed by either side, or broken: send the output, then end.
+        #: True once refused, closed by either side or broken: send the output, then end.
         self.ended = False
-        #: Why it was refused or given up, for logs and tests; None = it was not.
+        #: Reason of a refusal or failure, for logs and tests; None = there was none.
         self.problem: str | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take input; returns the bytes of AMQP in it. Control frames are answered."""
+        """Take input, answer control frames in it, and return the AMQP bytes in it."""
         plain = bytearray()
         if self.ended or not data:
             return b""
@@ -62,13 +53,14 @@ class WebSocketServer:
             self._ws.receive_data(data)
             for event in self._ws.events():
                 self._on_event(event, plain)
-        except RemoteProtocolError as exc:
+        except (RemoteProtocolError, ValueError) as exc:
+            # ValueError: wsproto decodes the values of some headers as ASCII
             self._broken(exc)
         return bytes(plain)
 
     def _on_event(self, event: Event, plain: bytearray) -> None:
         if isinstance(event, BytesMessage):
-            # Parts of a message come as they arrive: nothing waits for the rest of it.
+            # Pass on parts of a message at once: nothing waits for the rest of the message.
             plain += event.data
         elif isinstance(event, Request):
             self._request(event)
@@ -80,7 +72,7 @@ class WebSocketServer:
             self._give_up(_UNSUPPORTED, "AMQP needs binary messages")
 
     def _closed(self, event: CloseConnection) -> None:
-        """A close frame has come, or wsproto has met what RFC 6455 forbids and names the code."""
+        """Handle a close frame, or a violation of RFC 6455 for which wsproto names the code."""
         if self._ws.state is ConnectionState.REMOTE_CLOSING:
             self.output += self._ws.send(event.response())
         elif self._ws.state is ConnectionState.OPEN:
@@ -103,9 +95,9 @@ class WebSocketServer:
         self.ended = True
         self.problem = problem
 
-    def _broken(self, error: RemoteProtocolError) -> None:
+    def _broken(self, error: Exception) -> None:
         if self._ws.connection is None:
-            # Not a WebSocket handshake, perhaps no HTTP at all.
+            # Not a WebSocket handshake, perhaps not even HTTP.
             self.output += b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
         self._give_up(_PROTOCOL_ERROR, str(error))
 
@@ -115,12 +107,12 @@ class WebSocketServer:
         self.problem = problem
 
     def wrap(self, data: bytes | bytearray) -> None:
-        """Put bytes of AMQP into the output as one binary message."""
+        """Append AMQP bytes to the output as one binary message."""
         if self._ws.state is ConnectionState.OPEN:
             self.output += self._ws.send(BytesMessage(data=bytes(data)))
 
     def close(self) -> None:
-        """Say that nothing more will come; idempotent."""
+        """Send a close frame: no more output will come; idempotent."""
         self._close(_NORMAL, None)
 
     def _close(self, code: int, reason: str | None) -> None:

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 bench``: how fast a driver of oslo.messaging is, ours or any other."""
+"""``amqp1 bench``: measures how fast a driver of oslo.messaging is, ours or any other.
+
+Main thread.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +17,8 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
-from amqp1_driver.cli.measuring import checked, guarded, positive, seconds, several, write
+from amqp1_driver.cli.measuring import checked, guarded, positive, seconds, several, tables, write
+from amqp1_driver.cli.reach import nobody_at
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
 _VENVS = ("removed", "rabbit")
@@ -41,6 +35,7 @@ EPILOG = """\
 drivers, each [LABEL=]URL[@VENV]:
   amqp: rabbit:                 on the bus that --bus starts; options as amqp:?NAME=VALUE
   amqp://user:pw@host:5672/     on a bus that is there already
+  env:NAME file:PATH            a URL in the environment or a file: others can read command lines
   amqp:@/path/to/venv           measured with that virtual environment's Python
   floor:                        oslo.messaging alone: no bus, client and server in one process
   tcp:                          TCP and threads alone (call, cast)
@@ -78,7 +73,7 @@ it was; with --strict also if one could not be sent; 2 for wrong arguments; 130 
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench",
         help="measure this driver or others",
@@ -93,47 +88,113 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("--compare", nargs="+", type=checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
-        help="drivers, see below; ratios are to the first (default: amqp:)")  # fmt: skip
-    add("--bus", choices=_BUSES, default=None,
-        help="start this bus, for URLs without a host (default: router)")  # fmt: skip
-    add("--bus-pid", type=int, metavar="PID",
-        help="the bus's process (default: the local one that listens at the URL)")  # fmt: skip
-    add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
-        help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
+    add(
+        "--compare",
+        nargs="+",
+        type=checked(plan.entry),
+        metavar="[LABEL=]URL[@VENV]",
+        help="drivers, see below; ratios are to the first (default: amqp:)",
+    )
+    add(
+        "--bus",
+        choices=_BUSES,
+        default=None,
+        help="start this bus, for URLs without a host (default: router)",
+    )
+    add(
+        "--bus-pid",
+        type=int,
+        metavar="PID",
+        help="the bus's process (default: the local one that listens at the URL)",
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="[LABEL:]GROUP.NAME=VALUE",
+        help="an option of the configuration, for all drivers or one; may be repeated",
+    )
     add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
-    add("--make-venv", nargs=2, metavar=("KIND", "DIR"),
-        help="only make a virtual environment, KIND removed or rabbit")  # fmt: skip
+    add(
+        "--make-venv",
+        nargs=2,
+        metavar=("KIND", "DIR"),
+        help="only make a virtual environment, KIND removed or rabbit",
+    )
 
 
 def _work(add: Callable[..., Any]) -> None:
     add("--op", nargs="+", choices=plan.OPERATIONS, default=["call"], help="default: call")
-    add("--threads", type=several(positive), default=[8], metavar="N,...",
-        help="that send in each client; several: a scenario for each (default: 8)")  # fmt: skip
-    add("--size", type=several(checked(plan.size)), default=[100], metavar="B,...",
-        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
-    add("--reply-size", type=checked(plan.size), metavar="B",
-        help="of the reply to a call (default: the payload goes back)")  # fmt: skip
+    add(
+        "--threads",
+        type=several(positive),
+        default=[8],
+        metavar="N,...",
+        help="that send in each client; several: a scenario for each (default: 8)",
+    )
+    add(
+        "--size",
+        type=several(checked(plan.size)),
+        default=[100],
+        metavar="B,...",
+        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)",
+    )
+    add(
+        "--reply-size",
+        type=checked(plan.size),
+        metavar="B",
+        help="of the reply to a call (default: the payload goes back)",
+    )
     add("--clients", type=positive, default=1, metavar="N", help="processes (default: 1)")
     add("--servers", type=positive, default=1, metavar="N", help="processes (default: 1)")
-    add("--executor", type=positive, default=64, metavar="N",
-        help="threads of a server (default: 64)")  # fmt: skip
-    add("--count", type=positive, default=0, metavar="N",
-        help="messages in a run, instead of --seconds")  # fmt: skip
-    add("--rate", type=seconds, default=0.0, metavar="R",
+    add(
+        "--executor",
+        type=positive,
+        default=64,
+        metavar="N",
+        help="threads of a server (default: 64)",
+    )
+    add(
+        "--count",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="messages in a run, instead of --seconds",
+    )
+    add(
+        "--rate",
+        type=seconds,
+        default=0.0,
+        metavar="R",
         help="messages per second of all clients; a message's latency then counts from when it was "
-        "due (default: as fast as it goes, each thread waits for its message)")  # fmt: skip
+        "due (default: as fast as it goes, each thread waits for its message)",
+    )
 
 
 def _limits(add: Callable[..., Any]) -> None:
     add("--seconds", type=seconds, default=None, metavar="S", help="of a run (default: 5)")
-    add("--warmup", type=seconds, default=1.0, metavar="S",
-        help="before it, not counted (default: 1)")  # fmt: skip
+    add(
+        "--warmup",
+        type=seconds,
+        default=1.0,
+        metavar="S",
+        help="before it, not counted (default: 1)",
+    )
     add("--timeout", type=seconds, default=30.0, metavar="S", help="of a call (default: 30)")
-    add("--drain", type=seconds, default=3.0, metavar="S",
-        help="without progress until what is under way is lost (default: 3)")  # fmt: skip
-    add("--deadline", type=seconds, default=300.0, metavar="S",
-        help="of the sending with --count (default: 300)")  # fmt: skip
+    add(
+        "--drain",
+        type=seconds,
+        default=3.0,
+        metavar="S",
+        help="without progress until what is under way is lost (default: 3)",
+    )
+    add(
+        "--deadline",
+        type=seconds,
+        default=300.0,
+        metavar="S",
+        help="of the sending with --count (default: 300)",
+    )
 
 
 def _output(add: Callable[..., Any]) -> None:
@@ -146,7 +207,7 @@ def _output(add: Callable[..., Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; see the description for the exit status."""
+    """Measure; return the exit status that ``EPILOG`` describes."""
     if args.make_venv:
         return guarded("bench", lambda: _make_venv(*args.make_venv))
     return guarded("bench", lambda: _bench(args))
@@ -162,13 +223,22 @@ def _make_venv(kind: str, folder: str) -> int:
 
 
 def scenarios(args: argparse.Namespace) -> list[Scenario]:
-    """All combinations of operations, threads and sizes."""
+    """Return all combinations of operations, threads and sizes."""
     duration = args.seconds or (0.0 if args.count else 5.0)
     return [
-        Scenario(operation, threads, args.clients, args.servers, size, args.reply_size, duration,
-                 args.count, args.rate)
+        Scenario(
+            operation,
+            threads,
+            args.clients,
+            args.servers,
+            size,
+            args.reply_size,
+            duration,
+            args.count,
+            args.rate,
+        )
         for operation, threads, size in itertools.product(args.op, args.threads, args.size)
-    ]  # fmt: skip
+    ]
 
 
 def _bench(args: argparse.Namespace) -> int:
@@ -180,8 +250,13 @@ def _bench(args: argparse.Namespace) -> int:
     entries = plan.with_options(plan.unique(given), args.option)
     for entry in entries:
         if entry.needs_bus and entry.url.startswith("rabbit:") and not _is_rabbit(args.bus):
-            raise ValueError(f"{entry.label}: the embedded bus has no AMQP 0.9.1; --bus "
-                             "rabbitmq-4.3, or a URL with a host")  # fmt: skip
+            raise ValueError(
+                f"{entry.label}: the embedded bus has no AMQP 0.9.1; --bus "
+                "rabbitmq-4.3, or a URL with a host"
+            )
+    for entry in entries:
+        if entry.kind in ("messaging", "raw") and not entry.needs_bus:
+            _check_reach(entry, args.option)
     limits = Limits(args.warmup, args.timeout, deadline=args.deadline, drain=args.drain)
     with contextlib.ExitStack() as stack:
         bus = None
@@ -194,12 +269,28 @@ def _bench(args: argparse.Namespace) -> int:
         return _measure(args, entries, place, limits, name)
 
 
+def _check_reach(entry: plan.Entry, options: Sequence[str]) -> None:
+    """Check that a host of the driver's URL accepts connections, unless an option names a proxy.
+
+    :raises ConnectionError: no host does
+    """
+    if any("proxy=" in option for option in options):
+        return
+    nobody = nobody_at(entry.on(""))
+    if nobody is not None:
+        raise ConnectionError(f"{entry.label}: {nobody}")
+
+
 def _is_rabbit(bus: str | None) -> bool:
     return bus is not None and bus.startswith("rabbitmq")
 
 
 def _check_output(args: argparse.Namespace) -> None:
-    """Better now than after an hour. ValueError, OSError."""
+    """Check the options for output now, before an hour of measuring.
+
+    :raises ValueError: options exclude each other, or a file name does not fit
+    :raises OSError: a folder does not exist
+    """
     if args.profile and (args.plot or args.json):
         raise ValueError("--profile has no --plot and --json: DIR gets flame graphs and JSON")
     if args.rst and not args.profile:
@@ -213,13 +304,15 @@ def _check_output(args: argparse.Namespace) -> None:
             raise FileNotFoundError(f"{option} {path}: there is no such folder")
 
 
-def _measure(args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any,
-             bus: str | None) -> int:  # fmt: skip
+def _measure(
+    args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any, bus: str | None
+) -> int:
     from amqp1_driver.bench.session import Session
 
     session = Session(entries, scenarios(args), args.rounds, place, limits, bus)
     try:
-        session.play()
+        with tables(args.json):
+            session.play()
     finally:
         write(args.json, session.document)
     if args.plot and session.document["scenarios"]:
@@ -229,13 +322,22 @@ def _measure(args: argparse.Namespace, entries: list[plan.Entry], place: Any, li
     return _status(session.faults, session.failed or (args.strict and session.refused))
 
 
-def _profile(args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any,
-             bus: str | None) -> int:  # fmt: skip
+def _profile(
+    args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any, bus: str | None
+) -> int:
     from amqp1_driver.bench.profile.report import rst
     from amqp1_driver.bench.profile.session import Profile
 
-    profile = Profile(entries, scenarios(args), args.rounds, place, limits, Path(args.profile),
-                      not args.no_perf, bus)  # fmt: skip
+    profile = Profile(
+        entries,
+        scenarios(args),
+        args.rounds,
+        place,
+        limits,
+        Path(args.profile),
+        not args.no_perf,
+        bus,
+    )
     document = profile.play()
     if args.rst:
         Path(args.rst).write_text(rst(document), encoding="utf-8")
@@ -243,7 +345,7 @@ def _profile(args: argparse.Namespace, entries: list[plan.Entry], place: Any, li
 
 
 def _status(faults: Sequence[str], failed: bool) -> int:
-    """Of the process; says on standard error what was lost or came twice."""
+    """Return the exit status; write lost or duplicated messages (``faults``) to standard error."""
     for words in faults:
         print(f"amqp1 bench: {words}", file=sys.stderr)
     return int(failed or bool(faults))

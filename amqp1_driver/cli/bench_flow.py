@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 bench-flow``: what becomes of one sender or receiver when another is slow."""
+"""``amqp1 bench-flow``: measures what a slow sender or receiver does to a fast one beside it.
+
+Main thread.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +15,16 @@ from amqp1_driver.bench import plan
 from amqp1_driver.bench.flow import plan as flows
 from amqp1_driver.bench.flow.node import KINDS as NODES
 from amqp1_driver.bench.flow.plan import Flow
-from amqp1_driver.cli.measuring import checked, guarded, one_of, positive, seconds, several, write
+from amqp1_driver.cli.measuring import (
+    checked,
+    guarded,
+    one_of,
+    positive,
+    seconds,
+    several,
+    tables,
+    write,
+)
 
 DESCRIPTION = """\
 Uses a slow and a fast queue of one RabbitMQ node at the same time, from one process with one
@@ -63,7 +65,7 @@ if one could not be sent; 2 for wrong arguments; 130 after ^C.
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench-flow",
         help="measure what a slow queue does to senders and receivers beside it",
@@ -71,56 +73,120 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenarios", nargs="*", type=one_of(flows.KINDS), metavar="SCENARIO",
-                        help=f"of {', '.join(flows.KINDS)} (default: both)")  # fmt: skip
+    parser.add_argument(
+        "scenarios",
+        nargs="*",
+        type=one_of(flows.KINDS),
+        metavar="SCENARIO",
+        help=f"of {', '.join(flows.KINDS)} (default: both)",
+    )
     _what(parser.add_argument)
     _work(parser.add_argument)
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("--compare", nargs="+", type=checked(plan.entry), metavar="[LABEL=]URL[@VENV]",
-        help="drivers, the last is compared with the others (default: see below)")  # fmt: skip
+    add(
+        "--compare",
+        nargs="+",
+        type=checked(plan.entry),
+        metavar="[LABEL=]URL[@VENV]",
+        help="drivers, the last is compared with the others (default: see below)",
+    )
     add("--bus", choices=NODES, default="rabbitmq-4.3", help="default: rabbitmq-4.3")
-    add("--fsync", type=_milliseconds, default=5.0, metavar="MS",
-        help="by which each fsync of the broker is slowed; 0: not at all (default: 5)")  # fmt: skip
-    add("--option", action="append", default=[], metavar="[LABEL:]GROUP.NAME=VALUE",
-        help="an option of the configuration, for all drivers or one; may be repeated")  # fmt: skip
+    add(
+        "--fsync",
+        type=_milliseconds,
+        default=5.0,
+        metavar="MS",
+        help="by which each fsync of the broker is slowed; 0: not at all (default: 5)",
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="[LABEL:]GROUP.NAME=VALUE",
+        help="an option of the configuration, for all drivers or one; may be repeated",
+    )
     add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
     add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
     add("--strict", action="store_true", help="status 1 also if a message could not be sent")
 
 
 def _work(add: Callable[..., Any]) -> None:
-    add("--threads", type=several(positive), default=[8], metavar="N,...",
-        help="of each sender; several: a scenario for each (default: 8)")  # fmt: skip
-    add("--quorum-threads", type=positive, default=0, metavar="N",
-        help="of the sender to the quorum queue, if it shall have another number")  # fmt: skip
-    add("--size", type=several(checked(plan.size)), default=[100], metavar="B,...",
-        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)")  # fmt: skip
-    add("--waiting", type=positive, default=1_000_000, metavar="N",
-        help="messages in the queue that is received from (default: 1000000)")  # fmt: skip
-    add("--prefetch", type=_whole, default=200, metavar="N",
-        help="of the receiver; 0: the driver's default (default: 200)")  # fmt: skip
-    add("--seconds", type=seconds, default=5.0, metavar="S",
-        help="of each of the three phases of a run (default: 5)")  # fmt: skip
-    add("--warmup", type=seconds, default=1.0, metavar="S",
-        help="before them, not counted (default: 1)")  # fmt: skip
-    add("--timeout", type=seconds, default=30.0, metavar="S",
-        help="of what processes and broker are asked (default: 30)")  # fmt: skip
-    add("--deadline", type=seconds, default=300.0, metavar="S",
-        help="of filling and of emptying a queue (default: 300)")  # fmt: skip
+    add(
+        "--threads",
+        type=several(positive),
+        default=[8],
+        metavar="N,...",
+        help="of each sender; several: a scenario for each (default: 8)",
+    )
+    add(
+        "--quorum-threads",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="of the sender to the quorum queue, if it shall have another number",
+    )
+    add(
+        "--size",
+        type=several(checked(plan.size)),
+        default=[100],
+        metavar="B,...",
+        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)",
+    )
+    add(
+        "--waiting",
+        type=positive,
+        default=1_000_000,
+        metavar="N",
+        help="messages in the queue that is received from (default: 1000000)",
+    )
+    add(
+        "--prefetch",
+        type=_whole,
+        default=200,
+        metavar="N",
+        help="of the receiver; 0: the driver's default (default: 200)",
+    )
+    add(
+        "--seconds",
+        type=seconds,
+        default=5.0,
+        metavar="S",
+        help="of each of the three phases of a run (default: 5)",
+    )
+    add(
+        "--warmup",
+        type=seconds,
+        default=1.0,
+        metavar="S",
+        help="before them, not counted (default: 1)",
+    )
+    add(
+        "--timeout",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="of what processes and broker are asked (default: 30)",
+    )
+    add(
+        "--deadline",
+        type=seconds,
+        default=300.0,
+        metavar="S",
+        help="of filling and of emptying a queue (default: 300)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; see the description for the exit status."""
+    """Measure; return the exit status that ``EPILOG`` describes."""
     return guarded("bench-flow", lambda: _bench(args))
 
 
 def scenarios(args: argparse.Namespace) -> list[Flow]:
-    """All combinations of kinds, threads and sizes."""
+    """Return all combinations of kinds, threads and sizes."""
     return [
-        Flow(kind, threads, args.quorum_threads, size, args.seconds, args.waiting,
-             args.prefetch)
+        Flow(kind, threads, args.quorum_threads, size, args.seconds, args.waiting, args.prefetch)
         for kind in args.scenarios or flows.KINDS
         for threads in args.threads
         for size in args.size
@@ -128,7 +194,10 @@ def scenarios(args: argparse.Namespace) -> list[Flow]:
 
 
 def entries(args: argparse.Namespace) -> list[plan.Entry]:
-    """The drivers with their options; ValueError for others than amqp: and rabbit:."""
+    """Return the drivers with their options.
+
+    :raises ValueError: a driver is neither amqp: nor rabbit:
+    """
     given = plan.unique(args.compare or flows.defaults())
     more = plan.with_options(given, args.option)
     return flows.with_basics(given, more)
@@ -144,7 +213,8 @@ def _bench(args: argparse.Namespace) -> int:
     with node.started(args.bus, args.fsync) as place:
         session = Session(drivers, scenarios(args), args.rounds, place, limits)
         try:
-            session.play()
+            with tables(args.json):
+                session.play()
         finally:
             write(args.json, session.document)
     return int(session.failed or session.faulty or (args.strict and session.refused))

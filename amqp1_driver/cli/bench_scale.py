@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 bench-scale``: what grows with the number of targets, listeners, calls and clients."""
+"""``amqp1 bench-scale``: measures growth with the number of targets, listeners, calls, clients.
+
+Main thread.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +13,16 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.scale.session import SCENARIOS
-from amqp1_driver.cli.measuring import checked, guarded, one_of, positive, seconds, several, write
+from amqp1_driver.cli.measuring import (
+    checked,
+    guarded,
+    one_of,
+    positive,
+    seconds,
+    several,
+    tables,
+    write,
+)
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
 
@@ -60,7 +62,7 @@ Exit status: 0; 1 if a row came to nothing or anything was lost; 2 for wrong arg
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench-scale",
         help="measure what grows with the number of targets, listeners, calls and clients",
@@ -73,38 +75,81 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _what(add: Callable[..., Any]) -> None:
-    add("scenarios", nargs="*", type=one_of(tuple(SCENARIOS)), metavar="SCENARIO",
-        help=f"of {', '.join(SCENARIOS)} (default: all)")  # fmt: skip
+    add(
+        "scenarios",
+        nargs="*",
+        type=one_of(tuple(SCENARIOS)),
+        metavar="SCENARIO",
+        help=f"of {', '.join(SCENARIOS)} (default: all)",
+    )
     add("--n", type=several(positive), metavar="N,...", help="a row for each (default: as fits)")
-    add("--bus", type=checked(_bus), default=("router", None), metavar="KIND|URL[@VENV]",
-        help=f"start {', '.join(_BUSES)} for each row, or take one that is there "
-        "(default: router)")  # fmt: skip
-    add("--driver", type=checked(plan.entry), default="amqp:", metavar="SCHEME:[@VENV]",
-        help="on a bus that is started (default: amqp:)")  # fmt: skip
-    add("--option", action="append", default=[], metavar="GROUP.NAME=VALUE",
-        help="an option of the configuration; may be repeated")  # fmt: skip
+    add(
+        "--bus",
+        type=checked(_bus),
+        default=("router", None),
+        metavar="KIND|URL[@VENV]",
+        help=f"start {', '.join(_BUSES)} for each row, or take one that is there (default: router)",
+    )
+    add(
+        "--driver",
+        type=checked(plan.entry),
+        default="amqp:",
+        metavar="SCHEME:[@VENV]",
+        help="on a bus that is started (default: amqp:)",
+    )
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="GROUP.NAME=VALUE",
+        help="an option of the configuration; may be repeated",
+    )
 
 
 def _work(add: Callable[..., Any]) -> None:
     add("--threads", type=positive, default=8, metavar="N", help="that send (default: 8)")
-    add("--passes", type=positive, default=3, metavar="N",
-        help="messages to each target or listener after the first (default: 3)")  # fmt: skip
-    add("--servers-each", type=positive, default=1000, metavar="N",
-        help="servers in a process, where they have several (default: 1000)")  # fmt: skip
-    add("--clients-each", type=positive, default=125, metavar="N",
-        help="reconnecting clients in a process (default: 125)")  # fmt: skip
-    add("--how", choices=("restart", "cut"), default="restart",
+    add(
+        "--passes",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="messages to each target or listener after the first (default: 3)",
+    )
+    add(
+        "--servers-each",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="servers in a process, where they have several (default: 1000)",
+    )
+    add(
+        "--clients-each",
+        type=positive,
+        default=125,
+        metavar="N",
+        help="reconnecting clients in a process (default: 125)",
+    )
+    add(
+        "--how",
+        choices=("restart", "cut"),
+        default="restart",
         help="the bus is killed and started again, or each process cuts its connections "
-        "(default: restart)")  # fmt: skip
-    add("--calls", type=positive, default=10000, metavar="N",
-        help="of a step in which memory is watched (default: 10000)")  # fmt: skip
+        "(default: restart)",
+    )
+    add(
+        "--calls",
+        type=positive,
+        default=10000,
+        metavar="N",
+        help="of a step in which memory is watched (default: 10000)",
+    )
     add("--steps", type=positive, default=10, metavar="N", help="of these (default: 10)")
     add("--timeout", type=seconds, default=120.0, metavar="S", help="of a call (default: 120)")
     add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; see the description for the exit status."""
+    """Measure; return the exit status that ``EPILOG`` describes."""
     return guarded("bench-scale", lambda: _measure(args))
 
 
@@ -115,12 +160,21 @@ def _measure(args: argparse.Namespace) -> int:
     kind, entry = args.bus
     (entry,) = plan.with_options([entry or args.driver], args.option)
     settings = Settings(
-        entry, kind, args.threads, args.passes, args.servers_each, args.clients_each, args.how,
-        args.calls, args.steps, args.timeout,
-    )  # fmt: skip
+        entry,
+        kind,
+        args.threads,
+        args.passes,
+        args.servers_each,
+        args.clients_each,
+        args.how,
+        args.calls,
+        args.steps,
+        args.timeout,
+    )
     session = Session(settings, args.scenarios or list(SCENARIOS), args.n)
     try:
-        session.play()
+        with tables(args.json):
+            session.play()
     finally:
         write(args.json, session.document)
     return int(session.failed or session.faulty)

@@ -1,26 +1,21 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 bus``: run the embedded AMQP 1.0 bus in the foreground."""
+"""``amqp1 bus``: runs the embedded AMQP 1.0 bus in the foreground; on the main thread."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
-from amqp1_driver.bus import MODES, Bus, Namespace
+from amqp1_driver.bus import MODES, Bus, Limits, Namespace
 from amqp1_driver.bus.namespace import parse_rule, parse_topic
+from amqp1_driver.masking import given
 
 NOTICE = "This bus is for development and tests only: it keeps messages in memory."
 
@@ -32,6 +27,14 @@ def _endpoint(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
+def _users(text: str) -> list[tuple[str, str]]:
+    """Return the user in the text, or the users of a variable or file, one on each line."""
+    users = [_user(line) for line in _lines(text)]
+    if not users:  # without a user, the bus would accept every client
+        raise argparse.ArgumentTypeError(f"{text} has no user")
+    return users
+
+
 def _user(text: str) -> tuple[str, str]:
     name, separator, password = text.partition(":")
     if not separator or not name:
@@ -39,9 +42,20 @@ def _user(text: str) -> tuple[str, str]:
     return name, password
 
 
-def _rule(text: str) -> Any:
+def _rules(text: str) -> list[Any]:
     try:
-        return parse_rule(text)
+        return [parse_rule(line) for line in _lines(text)]
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in _given(text).splitlines() if line]
+
+
+def _given(text: str) -> str:
+    try:
+        return given(text)
     except ValueError as exc:
         raise argparse.ArgumentTypeError(str(exc)) from exc
 
@@ -54,7 +68,7 @@ def _topic(text: str) -> Any:
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "bus",
         help="run an AMQP 1.0 bus for development and tests",
@@ -62,67 +76,257 @@ def add_parser(subparsers: Any) -> None:
         "broker, which stores. Its first line of output says where it listens.",
     )
     add = parser.add_argument
-    add("--listen", type=_endpoint, default=("127.0.0.1", 5672), metavar="HOST:PORT",
-        help="where to listen; port 0 = any (default: 127.0.0.1:5672)")  # fmt: skip
-    add("--websocket", type=int, default=None, metavar="PORT",
-        help="speak AMQP over WebSocket on this port, too; 0 = any")  # fmt: skip
+    add(
+        "--listen",
+        type=_endpoint,
+        default=("127.0.0.1", 5672),
+        metavar="HOST:PORT",
+        help="where to listen; port 0 = any (default: 127.0.0.1:5672)",
+    )
+    add(
+        "--websocket",
+        type=int,
+        default=None,
+        metavar="PORT",
+        help="speak AMQP over WebSocket on this port, too; 0 = any",
+    )
     add("--mode", choices=MODES, default="router", help="default: router")
     add("--tls-cert", metavar="F", help="PEM file with the certificate: TLS only")
     add("--tls-key", metavar="F", help="PEM file with its key, if not in the same file")
     add("--tls-ca", metavar="F", help="require client certificates signed by this CA")
-    add("--user", type=_user, action="append", default=[], metavar="NAME:PASSWORD",
-        help="require SASL PLAIN with one of these users")  # fmt: skip
-    add("--queue-capacity", type=int, default=0, metavar="N",
-        help="broker: messages at which a queue's producers get no more credit")  # fmt: skip
-    add("--queue-resume", type=int, default=None, metavar="N",
-        help="broker: messages at which they get it again (default: 3/4 of it)")  # fmt: skip
-    add("--idle-timeout", type=float, default=16.0, metavar="S",
-        help="seconds of silence after which a peer is given up (default: 16)")  # fmt: skip
+    add(
+        "--user",
+        type=_users,
+        action="extend",
+        default=[],
+        metavar="NAME:PASSWORD",
+        help="require SASL PLAIN with one of these users; env:NAME or file:PATH: one on each line",
+    )
+    add(
+        "--idle-timeout",
+        type=float,
+        default=16.0,
+        metavar="S",
+        help="seconds of silence after which a peer is given up (default: 16)",
+    )
+    _add_broker(parser)
     _add_namespace(parser)
     add("--trace", action="store_true", help="write every frame to standard error")
 
 
+def _add_broker(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("--mode broker").add_argument
+    add(
+        "--queue-capacity",
+        type=int,
+        default=None,
+        metavar="N",
+        help="messages at which a queue's producers get no more credit",
+    )
+    add(
+        "--queue-resume",
+        type=int,
+        default=None,
+        metavar="N",
+        help="messages at which they get it again (default: 3/4 of it)",
+    )
+    add(
+        "--queue-capacity-bytes",
+        type=int,
+        default=None,
+        metavar="N",
+        help="the same in bytes; a queue is full at either",
+    )
+    add(
+        "--queue-resume-bytes",
+        type=int,
+        default=None,
+        metavar="N",
+        help="bytes to which it has to be down (default: 3/4 of it)",
+    )
+    add(
+        "--queue-limits",
+        metavar="FILE",
+        help="JSON object: address -> object of capacity, resume, capacity_bytes, resume_bytes; "
+        "read again at SIGHUP",
+    )
+
+
 def _add_namespace(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("--mode servicebus").add_argument
-    add("--queue", action="append", default=[], metavar="NAME",
-        help="a queue that exists; no entity comes into being by its use")  # fmt: skip
-    add("--session-queue", action="append", default=[], metavar="NAME",
-        help="a queue that requires sessions")  # fmt: skip
-    add("--topic", type=_topic, action="append", default=[], metavar="NAME[:SUB,SUB]",
-        help="a topic with its subscriptions")  # fmt: skip
-    add("--sas-rule", type=_rule, action="append", default=[], metavar="NAME:KEY[:RIGHTS]",
-        help="a rule whose key signs tokens; RIGHTS of Send,Listen,Manage")  # fmt: skip
-    add("--jwt-secret", default=None, metavar="KEY", help="key of JSON Web Tokens (HS256)")
-    add("--lock-duration", type=float, default=60.0, metavar="S",
-        help="seconds for which a delivered message is locked (default: 60)")  # fmt: skip
-    add("--max-delivery-count", type=int, default=10, metavar="N",
-        help="failed deliveries that make a dead letter (default: 10)")  # fmt: skip
-    add("--token-grace", type=float, default=20.0, metavar="S",
-        help="seconds for which a connection may be without a token (default: 20)")  # fmt: skip
+    add(
+        "--queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a queue that exists; no entity comes into being by its use",
+    )
+    add(
+        "--session-queue",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a queue that requires sessions",
+    )
+    add(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME[:SUB,SUB]",
+        help="a topic with its subscriptions",
+    )
+    add(
+        "--sas-rule",
+        type=_rules,
+        action="extend",
+        default=[],
+        metavar="NAME:KEY[:RIGHTS]",
+        help="a rule whose key signs tokens; RIGHTS of Send,Listen,Manage; also env:NAME or "
+        "file:PATH",
+    )
+    add(
+        "--jwt-secret",
+        default=None,
+        type=_given,
+        metavar="KEY",
+        help="key of JSON Web Tokens (HS256), also env:NAME or file:PATH",
+    )
+    add(
+        "--lock-duration",
+        type=float,
+        default=None,
+        metavar="S",
+        help="seconds for which a delivered message is locked (default: 60)",
+    )
+    add(
+        "--max-delivery-count",
+        type=int,
+        default=None,
+        metavar="N",
+        help="failed deliveries that make a dead letter (default: 10)",
+    )
+    add(
+        "--token-grace",
+        type=float,
+        default=None,
+        metavar="S",
+        help="seconds for which a connection may be without a token (default: 20)",
+    )
+
+
+#: mode -> options for this mode alone; they have no effect in other modes
+_ONLY = {
+    "broker": (
+        "queue_capacity",
+        "queue_resume",
+        "queue_capacity_bytes",
+        "queue_resume_bytes",
+        "queue_limits",
+    ),
+    "servicebus": (
+        "queue",
+        "session_queue",
+        "topic",
+        "sas_rule",
+        "jwt_secret",
+        "lock_duration",
+        "max_delivery_count",
+        "token_grace",
+    ),
+}
+
+
+def _misplaced(args: argparse.Namespace) -> str | None:
+    """Return an error text for an option that has no effect with the others; None if all have."""
+    for mode, names in _ONLY.items():
+        for name in names:
+            if mode != args.mode and getattr(args, name) not in (None, []):
+                option = "--" + name.replace("_", "-")
+                return f"{option} is for --mode {mode}, and this is --mode {args.mode}"
+    for name in ("tls_key", "tls_ca"):
+        if getattr(args, name) is not None and args.tls_cert is None:
+            return f"--{name.replace('_', '-')} needs --tls-cert"
+    return None
+
+
+def _queue_limits(path: str | None) -> dict[str, Limits]:
+    """Read the watermarks of queues by address from a JSON file.
+
+    :param path: None: no watermarks
+    :raises OSError: the file cannot be read; the text names the file
+    :raises ValueError: the content is wrong; the text names the file
+    """
+    if path is None:
+        return {}
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return {address: Limits.of(**marks) for address, marks in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ValueError(f"{path}: {exc}") from exc
+
+
+def _reload(bus: Bus, path: str | None, known: set[str]) -> set[str]:
+    """Read the watermarks again, and apply them; a file with an error changes nothing.
+
+    :param known: addresses whose watermarks are in force
+    :returns: addresses whose watermarks are in force afterwards
+    """
+    try:
+        found = _queue_limits(path)
+    except (OSError, ValueError) as exc:
+        logging.getLogger(__name__).error("The watermarks stay as they are: %s", exc)
+        return known
+    for address in known - set(found):
+        bus.limit_queue(address, None)
+    for address, limits in found.items():
+        bus.limit_queue(address, limits)
+    logging.getLogger(__name__).info("Watermarks of %d address(es) are in force", len(found))
+    return set(found)
 
 
 def _namespace(args: argparse.Namespace) -> Namespace | None:
     if args.mode != "servicebus":
         return None
+    names = ("lock_duration", "max_delivery_count", "token_grace")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     return Namespace(
         queues=tuple(args.queue),
         session_queues=tuple(args.session_queue),
         topics=dict(args.topic),
         rules=dict(args.sas_rule),
         jwt_secret=args.jwt_secret,
-        lock_duration=args.lock_duration,
-        max_delivery_count=args.max_delivery_count,
-        token_grace=args.token_grace,
+        **given,
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; 0, or 1 if the bus could not be started."""
-    # Blocked before the bus's thread starts, so that only sigwait sees them.
+    """Serve until SIGTERM or SIGINT.
+
+    :returns: exit status: 0; 1 if the bus did not start, or died; 2 if options exclude each other
+    """
+    problem = _misplaced(args)
+    if problem is not None:
+        print(f"amqp1 bus: {problem}", file=sys.stderr)
+        return 2
+    # Block the signals before the bus's thread starts, so that only sigwait() receives them.
     signals = {signal.SIGTERM, signal.SIGINT}
+    if args.queue_limits is not None:
+        signals.add(signal.SIGHUP)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     host, port = args.listen
+    deaths: list[BaseException] = []
+    known: set[str] = set()
+
+    def died(error: BaseException) -> None:
+        deaths.append(error)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # The log of the bus goes to standard error; --trace writes there without logging.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     try:
+        queue_limits = _queue_limits(args.queue_limits)
+        known = set(queue_limits)
         bus = Bus(
             args.mode,
             host,
@@ -131,19 +335,27 @@ def run(args: argparse.Namespace) -> int:
             tls_key=args.tls_key,
             tls_ca=args.tls_ca,
             users=dict(args.user),
-            queue_capacity=args.queue_capacity,
+            queue_capacity=args.queue_capacity or 0,
             queue_resume=args.queue_resume,
+            queue_capacity_bytes=args.queue_capacity_bytes or 0,
+            queue_resume_bytes=args.queue_resume_bytes,
+            queue_limits=queue_limits,
             idle_timeout=args.idle_timeout,
             trace=args.trace,
             websocket_port=args.websocket,
             namespace=_namespace(args),
-        ).start()
+        )
+        bus.on_death = died
+        bus.start()
     except (OSError, ValueError) as exc:
         print(f"amqp1 bus: {exc}", file=sys.stderr)
         return 1
     websocket = f" websocket={bus.websocket_address}" if bus.websocket_address else ""
     print(f"listening on {bus.address} mode={bus.mode}{websocket}", flush=True)
     print(NOTICE, flush=True)
-    signal.sigwait(signals)
+    while signal.sigwait(signals) == signal.SIGHUP and not deaths:
+        known = _reload(bus, args.queue_limits, known)
     bus.stop()
-    return 0
+    for error in deaths:
+        print(f"amqp1 bus: the bus has died: {error}", file=sys.stderr)
+    return 1 if deaths else 0

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 demo``: what the driver does, shown on the embedded bus or on one that is there.
+"""``amqp1 demo``: a demonstration of the driver, on embedded buses or on an existing bus.
 
-Everything goes through oslo.messaging's public interface, as in any service.
+All steps use oslo.messaging's public interface, as any service does. Main thread.
 """
 
 from __future__ import annotations
@@ -26,13 +16,15 @@ import warnings
 from typing import Any
 
 from amqp1_driver.cli.measuring import terminable
+from amqp1_driver.cli.reach import nobody_at
 from amqp1_driver.cli.table import Table
+from amqp1_driver.masking import given
 
 SERVERS = 3
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "demo",
         help="show calls, casts, a fanout, errors, notifications and a failover",
@@ -40,31 +32,44 @@ def add_parser(subparsers: Any) -> None:
         "and a notification listener, shows what oslo.messaging does with them and how long it "
         "takes. Exit status 0 if every step did what it should, 1 if not, 130 after ^C.",
     )
-    parser.add_argument("--mode", choices=("router", "broker"), default="router",
-                        help="of the embedded buses (default: router)")  # fmt: skip
-    parser.add_argument("--url", metavar="URL",
-                        help="use the bus at this transport URL; there is no failover then, and "
-                        "only one such demonstration at a time")  # fmt: skip
-    parser.add_argument("--verbose", "-v", action="store_true",
-                        help="write the driver's log to standard error")  # fmt: skip
+    parser.add_argument(
+        "--mode",
+        choices=("router", "broker"),
+        default="router",
+        help="of the embedded buses (default: router)",
+    )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="use the bus at this transport URL, also env:NAME or file:PATH; no "
+        "failover then, and only one such demonstration at a time",
+    )
+    parser.add_argument(
+        "--verbose", "-v", action="store_true", help="write the driver's log to standard error"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play all steps; 0 if all went well, 1 if not, 130 if interrupted."""
+    """Play all steps; return 0 on success, 1 on failure, 2 for a wrong URL, 130 if interrupted."""
     table = Table()
     try:
+        url = given(args.url) if args.url else None
+    except ValueError as error:
+        print(f"amqp1 demo: --url {error}", file=sys.stderr)
+        return 2
+    try:
         with terminable():
-            return play(args.mode, args.url, args.verbose, table)
+            return play(args.mode, url, args.verbose, table)
     except KeyboardInterrupt:
         table.text("interrupted", False)
         return 130
 
 
 def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
-    """The demonstration; returns the exit status."""
+    """Play the demonstration; return 0 if every step did what it should, otherwise 1."""
     began = time.monotonic()
     if not sys.warnoptions:
-        # upstream's modules warn of eventlet at import, which nobody uses here
+        # oslo's modules warn about eventlet at import; this command does not use eventlet
         warnings.simplefilter("ignore")
     from amqp1_driver.cli.demo_stage import Stage
     from amqp1_driver.cli.demo_steps import Failed, Play
@@ -75,6 +80,10 @@ def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
     else:
         logging.getLogger().addHandler(logging.NullHandler())  # the table shows the errors
     failed: list[str] = []
+    nobody = nobody_at(url) if url is not None else None
+    if nobody is not None:
+        table.text(nobody, False)
+        return 1
     table.head()
     with Stage(mode, url, SERVERS, verbose) as stage, contextlib.closing(Play(stage)) as steps:
         for name, step in steps.steps():

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What ``amqp1 demo`` plays on: buses and RPC servers in processes of their own."""
+"""The stage of ``amqp1 demo``: buses and RPC servers in processes of their own. Main thread."""
 
 from __future__ import annotations
 
@@ -31,12 +21,12 @@ from amqp1_driver.testing.fixture import BusProcess
 #: seconds that processes may take to come up, and to end
 START_SECONDS = 25.0
 END_SECONDS = 5.0
-#: how long the errors of a process are read when it did not come up
+#: seconds in which the errors of a process that did not come up must have been read
 LAST_WORDS_SECONDS = 1.0
 
 
 class Event(NamedTuple):
-    """Something that a server or listener has told; ``at`` in monotonic seconds."""
+    """An event that a server or listener has reported; it arrived at ``at``, monotonic seconds."""
 
     kind: str
     fields: dict[str, Any]
@@ -44,24 +34,30 @@ class Event(NamedTuple):
 
 
 class Inbox:
-    """Events as they come in, from any thread, and somebody who waits for them."""
+    """The events that have arrived, from any thread, for threads that wait for them."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
         self._changed = threading.Condition()
 
     def put(self, kind: str, fields: dict[str, Any]) -> None:
-        """Note an event and wake who waits."""
+        """Add an event, and wake the threads that wait."""
         with self._changed:
             self._events.append(Event(kind, fields, time.monotonic()))
             self._changed.notify_all()
 
-    def wait(self, kind: str, count: int, seconds: float, numbers: set[int] | None = None,
-             unless: str = "") -> list[Event]:  # fmt: skip
-        """The events of a kind once there are so many, or after so many seconds.
+    def wait(
+        self,
+        kind: str,
+        count: int,
+        seconds: float,
+        numbers: set[int] | None = None,
+        unless: str = "",
+    ) -> list[Event]:
+        """Wait for ``count`` events of a kind, at most ``seconds``; return the events of this kind.
 
-        :param numbers: only those whose field ``number`` is one of these
-        :param unless: after an event of this kind there is nothing to wait for
+        :param numbers: count and return only events whose field ``number`` is one of these
+        :param unless: end the wait at an event of this kind
         """
 
         def over() -> bool:
@@ -82,9 +78,9 @@ class Inbox:
 class Worker:
     """One RPC server. Created and used on the main thread; its output is read on another.
 
-    :param name: of the server
-    :param inbox: where its events go
-    :param verbose: its log goes to standard error
+    :param name: name of the server
+    :param inbox: receives the server's events
+    :param verbose: let the server write its log, and copy it to standard error
     """
 
     def __init__(self, name: str, inbox: Inbox, verbose: bool) -> None:
@@ -94,36 +90,45 @@ class Worker:
         self._errors: deque[str] = deque(maxlen=20)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "amqp1_driver.cli.demo_worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None if verbose else subprocess.PIPE, text=True, env=_environment(),
-        )  # fmt: skip
-        self._readers = [self._read(self._process.stdout, self._event)]
-        if not verbose:
-            self._readers.append(self._read(self._process.stderr, self._errors.append))
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+        )
+        self._readers = [
+            self._read(self._process.stdout, self._event),
+            self._read(self._process.stderr, self._complaint),
+        ]
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def last_words(self) -> str:
-        """The last line it wrote to standard error, without the prefix of the log."""
-        # its output may have come to an end before its errors were read
+        """Return the last line of the server's standard error, without the prefix of the log."""
+        # its standard output may have ended before its errors are read
         self._readers[-1].join(LAST_WORDS_SECONDS)
         last = self._errors[-1].strip() if self._errors else "it says nothing"
         return last.removeprefix(f"[{self.pid}] ")
 
     def serve(self, url: str, exchange: str, topic: str) -> None:
-        """Tell it what to serve; it was importing its modules until now."""
-        order = {"url": url, "exchange": exchange, "topic": topic, "server": self.name,
-                 "verbose": self._verbose}  # fmt: skip
+        """Order the server to serve a topic; until now, its process has imported modules."""
+        order = {
+            "url": url,
+            "exchange": exchange,
+            "topic": topic,
+            "server": self.name,
+            "verbose": self._verbose,
+        }
         self._write(json.dumps(order))
 
     def release(self) -> None:
-        """Let the calls go that it holds."""
+        """Order the server to answer the calls that it holds."""
         self._write("release")
 
     def hang_up(self) -> None:
-        """Have it end by itself."""
+        """Close the process's standard input, which makes the process end."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.close()
@@ -131,7 +136,7 @@ class Worker:
             pass
 
     def end(self, deadline: float) -> None:
-        """Wait for its end until then, in monotonic seconds; at the deadline it is killed."""
+        """Wait for the end of the process; kill it at ``deadline``, in monotonic seconds."""
         self.hang_up()
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
@@ -150,11 +155,16 @@ class Worker:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            pass  # it has ended: whoever waits for its events will say so
+            pass  # the process has ended, which the wait for its events reports
 
     def _event(self, line: str) -> None:
         fields = json.loads(line)
         self._inbox.put(fields.pop("event"), fields)
+
+    def _complaint(self, line: str) -> None:
+        self._errors.append(line)
+        if self._verbose:
+            sys.stderr.write(line)
 
     def _read(self, stream: IO[str] | None, take: Callable[[str], object]) -> threading.Thread:
         assert stream is not None
@@ -170,11 +180,11 @@ class Worker:
 
 
 class Stage:
-    """Buses and servers. A context manager: what was started is ended. Main thread.
+    """The buses and servers. A context manager, which ends all that it started. Main thread.
 
-    :param mode: of the embedded buses
-    :param url: of a bus that is there already, instead of them
-    :param servers: how many RPC servers
+    :param mode: mode of the embedded buses
+    :param url: URL of an existing bus, which replaces the embedded buses
+    :param servers: number of RPC servers
     """
 
     def __init__(self, mode: str, url: str | None, servers: int, verbose: bool) -> None:
@@ -191,9 +201,9 @@ class Stage:
         return self
 
     def start(self, exchange: str, topic: str) -> None:
-        """Start everything, side by side; returns when the servers serve.
+        """Start everything at the same time; return when the servers serve.
 
-        :raises RuntimeError: with what a process that did not come up has to say
+        :raises RuntimeError: a process did not come up; the text has its last words
         """
         for number in range(1, self._servers + 1):
             self.workers.append(Worker(f"server-{number}", self.inbox, self._verbose))
@@ -202,7 +212,7 @@ class Stage:
             with ThreadPoolExecutor(len(self.buses)) as pool:
                 list(pool.map(BusProcess.start, self.buses))
             hosts = ",".join(bus.address.partition("://")[2] for bus in self.buses)
-            # all begin at the first, so that all have to come over
+            # all connect to the first bus, so that all have to fail over to the second
             self.url = f"amqp://{hosts}/?host_selection=ordered"
         for worker in self.workers:
             worker.serve(self.url, exchange, topic)
@@ -216,7 +226,7 @@ class Stage:
         self._complete = True
 
     def release(self) -> None:
-        """Let all held calls go."""
+        """Order all servers to answer the calls that they hold."""
         for worker in self.workers:
             worker.release()
 
@@ -231,10 +241,10 @@ class Stage:
 
 
 def _environment() -> dict[str, str]:
-    """Lets a process import this package from where it was imported here."""
+    """Return an environment in which a process imports this package from the same folder."""
     root = str(Path(__file__).parents[2])
     inherited = os.environ.get("PYTHONPATH")
-    # upstream's modules warn of eventlet at import, which nobody uses here
+    # oslo's modules warn about eventlet at import; this command does not use eventlet
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, (root, inherited))),

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The steps of ``amqp1 demo``, each through oslo.messaging's public interface."""
+"""The steps of ``amqp1 demo``, each through oslo.messaging's public interface. Main thread."""
 
 from __future__ import annotations
 
@@ -33,21 +23,21 @@ from amqp1_driver.cli.demo_worker import configuration
 
 CALLS = 50
 CASTS = 20
-#: seconds: what an answer may take, what a call is given that must time out, what a caller may
-#: be kept beyond that, and what coming over to another bus may take
+#: in seconds: limit for an answer; timeout of the calls that must time out; delay allowed beyond
+#: this timeout; limit for the failover to another bus
 ANSWER = 5.0
 SHORT = 0.5
 LATE = 0.5
 FAILOVER = 10.0
 
-#: fixed names, because a broker keeps what is behind them: runs shall not leave one each
+#: fixed names, because a broker keeps the queues: otherwise each run would leave new ones
 EXCHANGE = "amqp1-demo"
 TOPIC = "amqp1-demo"
 NOTIFICATION_TOPIC = "amqp1-demo-notifications"
 
 
 class Failed(Exception):
-    """A step did not do what it should; the text says what it did."""
+    """Failure of a step: it did not do what it should; the text says what it did."""
 
     def __init__(self, text: str, seconds: float | None = None) -> None:
         super().__init__(text)
@@ -56,7 +46,7 @@ class Failed(Exception):
 
 @dataclasses.dataclass
 class Shown:
-    """What a step has to show; ``ok`` None: it was left out."""
+    """The result of a step, for the table; ``ok`` None: the step was left out."""
 
     seconds: float | None
     details: list[str]
@@ -64,7 +54,7 @@ class Shown:
 
 
 class _NotificationEndpoint:
-    """Passes on this run's notifications. Threads of the listener's executor."""
+    """An endpoint that puts this run's notifications into the inbox. Executor's threads."""
 
     def __init__(self, stage: Stage, run: str) -> None:
         self._stage = stage
@@ -80,28 +70,29 @@ class _NotificationEndpoint:
         self._note("error", payload)
 
     def _note(self, priority: str, payload: Any) -> None:
-        if payload.get("run") == self._run:  # a broker may still have some of an earlier run
+        # a broker may still have notifications of an earlier run
+        if payload.get("run") == self._run:
             fields = {"number": payload["number"], "priority": priority}
             self._stage.inbox.put("notification", fields)
 
 
 class Play:
-    """All steps, with the client's side of everything. Main thread.
+    """All steps of the demonstration, from the client's side. Main thread.
 
-    :param stage: buses and servers
+    :param stage: the buses and servers
     """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._run = uuid.uuid4().hex[:8]
-        # not those of an earlier run, of which a broker may still have some messages
+        # a random start: a broker may still have messages with the numbers of an earlier run
         self._numbers = itertools.count(random.randrange(1, 2**31))
         self._opened: list[Callable[[], object]] = []
         self._client: Any = None
         self._notifier: Any = None
 
     def steps(self) -> list[tuple[str, Callable[[], Shown]]]:
-        """Name and function of each step, in order."""
+        """Return name and function of each step, in order."""
         found = [
             ("start", self._start),
             ("call", self._calls),
@@ -117,7 +108,7 @@ class Play:
         return [(name, self._guarded(step)) for name, step in found]
 
     def close(self) -> None:
-        """End what the client's side has opened, the last first."""
+        """Close what the client's side has opened, in reverse order."""
         while self._opened:
             self._opened.pop()()
 
@@ -141,7 +132,7 @@ class Play:
     def _start(self) -> Shown:
         began = time.monotonic()
         self._stage.start(EXCHANGE, TOPIC)
-        # a notifier has no say in the exchange
+        # a notifier cannot choose the exchange
         oslo_messaging.set_transport_defaults(control_exchange=EXCHANGE)
         conf = configuration()
         rpc = oslo_messaging.get_rpc_transport(conf, url=self._stage.url)
@@ -151,9 +142,11 @@ class Play:
         notify = oslo_messaging.get_notification_transport(conf, url=self._stage.url)
         self._opened.append(notify.cleanup)
         listener = oslo_messaging.get_notification_listener(
-            notify, [oslo_messaging.Target(topic=NOTIFICATION_TOPIC)],
-            [_NotificationEndpoint(self._stage, self._run)], executor="threading",
-        )  # fmt: skip
+            notify,
+            [oslo_messaging.Target(topic=NOTIFICATION_TOPIC)],
+            [_NotificationEndpoint(self._stage, self._run)],
+            executor="threading",
+        )
         listener.start()
         self._opened += [listener.wait, listener.stop]
         self._notifier = oslo_messaging.Notifier(
@@ -198,9 +191,10 @@ class Play:
         seen = self._expect("cast", set(numbers), CASTS)
         shares = Counter(event.fields["server"] for event in seen)
         text = ", ".join(f"{name} {count}" for name, count in sorted(shares.items()))
-        return Shown(statistics.median(times),
-                     [f"{CASTS} casts, taken over by the bus (median); each arrived once: {text}"]
-                     )  # fmt: skip
+        return Shown(
+            statistics.median(times),
+            [f"{CASTS} casts, taken over by the bus (median); each arrived once: {text}"],
+        )
 
     def _fanout(self) -> Shown:
         number, began = next(self._numbers), time.monotonic()
@@ -259,14 +253,17 @@ class Play:
             return Shown(None, ["left out: that bus is not ours to kill"], ok=None)
         first, second = self._stage.buses
         number = next(self._numbers)
-        held = _in_thread(lambda: self._client.prepare(timeout=FAILOVER).call(
-            {}, "hold", number=number))  # fmt: skip
+        held = _in_thread(
+            lambda: self._client.prepare(timeout=FAILOVER).call({}, "hold", number=number)
+        )
         self._expect("hold", {number}, 1)
         began = time.monotonic()
         pid = first.pid
         first.kill()
-        details = [f"bus {first.address}, process {pid}, killed with a call under way",
-                   self._in_doubt(held, began)]  # fmt: skip
+        details = [
+            f"bus {first.address}, process {pid}, killed with a call under way",
+            self._in_doubt(held, began),
+        ]
         self._stage.release()
         back, repeated = self._until_back(began)
         again = f" ({repeated} calls in doubt made again)" if repeated else ""
@@ -292,7 +289,10 @@ class Play:
             raise Failed(f"{answer['server']} answered instead of {name}")
 
     def _expect(self, kind: str, numbers: set[int], count: int) -> list[Event]:
-        """The events with these numbers; exactly so many must come in time."""
+        """Wait for the events with these numbers, and return them.
+
+        :raises Failed: their number is not ``count`` in time, or one has arrived twice
+        """
         seen = self._stage.inbox.wait(kind, count, FAILOVER, numbers)
         if len(seen) != count:
             raise Failed(f"{len(seen)} of {count} arrived within {FAILOVER:g} s")
@@ -301,7 +301,10 @@ class Play:
         return seen
 
     def _in_doubt(self, held: Future[Any], began: float) -> str:
-        """The call that was under way must fail at once, not at its timeout."""
+        """Check that the call that was under way fails before its timeout; return a line on it.
+
+        :raises Failed: the call timed out, or returned
+        """
         try:
             held.result(FAILOVER)
         except oslo_messaging.MessageDeliveryFailure:
@@ -312,9 +315,12 @@ class Play:
         raise Failed("the call under way came back from a dead bus")
 
     def _until_back(self, began: float) -> tuple[float, int]:
-        """Call every server by name until all have answered; seconds since, calls repeated.
+        """Call every server by name until all have answered.
 
-        Adding changes nothing at the server, so a call that was cut off may be made again.
+        ``add`` changes nothing at the server, so a call that failed in doubt may be repeated.
+
+        :returns: seconds since ``began``, number of repeated calls
+        :raises Failed: a server has not answered in time
         """
         repeated = 0
         for worker in self._stage.workers:
@@ -330,14 +336,19 @@ class Play:
         return time.monotonic() - began, repeated
 
     def _notify(self) -> dict[str, int]:
-        """One notification of each priority; their numbers."""
+        """Send one notification of each priority; return their numbers by priority."""
         numbers = {priority: next(self._numbers) for priority in ("info", "warn", "error")}
         for priority, number in numbers.items():
             getattr(self._notifier, priority)({}, "demo.step", {"number": number, "run": self._run})
         return numbers
 
     def _notified_again(self, began: float) -> str:
-        """A notifier logs what it could not send: so what does not arrive is sent once more."""
+        """Check that notifications arrive again; return a line on it.
+
+        A notifier only logs that it could not send. So this sends again if one does not arrive.
+
+        :raises Failed: notifications do not arrive the second time either
+        """
         for _ in range(2):
             numbers = set(self._notify().values())
             if len(self._stage.inbox.wait("notification", 3, ANSWER, numbers)) == 3:
@@ -347,7 +358,7 @@ class Play:
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:
-    """Run it in a thread that does not keep the process from ending."""
+    """Run ``work`` in a daemon thread, which does not keep the process from ending."""
     future: Future[Any] = Future()
 
     def run() -> None:

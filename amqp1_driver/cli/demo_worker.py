@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """An RPC server of ``amqp1 demo``, in a process of its own.
 
-Told by one line of JSON on standard input what to serve, so that no password is seen in the
-list of processes; each further line releases the calls that are being held; the end of the
-input, which comes with the end of the demonstration whatever ended it, ends the process.
-What it does it tells by lines of JSON on standard output.
+The first line of standard input, in JSON, says what to serve; so the list of processes shows no
+password. Each further line releases the calls that the server holds. The process ends when standard
+input ends, which happens when the demonstration ends, whatever the reason. The server reports its
+events by lines of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -31,35 +21,35 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
-#: a held call is let go after so many seconds at the latest
+#: seconds after which a held call is answered at the latest
 HOLD_SECONDS = 10.0
 
 _output = threading.Lock()
 
 
 def configuration() -> Any:
-    """An application's own configuration, without any file."""
+    """Return an application's own configuration, without any file."""
     conf = cfg.ConfigOpts()
     conf([], project="amqp1-demo", default_config_files=[], default_config_dirs=[])
     return conf
 
 
 def set_up_logging(verbose: bool) -> None:
-    """The driver's log to standard error: all of it, or what a failure may be explained by."""
+    """Write the log to standard error: from INFO on if ``verbose``, otherwise from WARNING on."""
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="[%(process)d] %(levelname)s %(message)s")
 
 
 def tell(event: str, **fields: Any) -> None:
-    """One event for the demonstration."""
+    """Send an event to the demonstration. Any thread."""
     with _output:
         print(json.dumps({"event": event, **fields}), flush=True)
 
 
 class Endpoint:
-    """What the servers offer. Threads of the server's executor.
+    """The methods that the servers offer. Threads of the server's executor.
 
-    :param name: of the server
+    :param name: name of the server
     """
 
     def __init__(self, name: str) -> None:
@@ -67,31 +57,31 @@ class Endpoint:
         self._gate = threading.Event()
 
     def release(self) -> None:
-        """Let the calls go that are being held."""
+        """Let the held calls return. Main thread."""
         gate, self._gate = self._gate, threading.Event()
         gate.set()
 
     def add(self, ctxt: dict[str, Any], a: int, b: int) -> dict[str, Any]:
-        """A call with a result."""
+        """Answer a call with a sum."""
         return {"sum": a + b, "server": self._name, "request": ctxt.get("request")}
 
     def note(self, ctxt: dict[str, Any], number: int) -> None:
-        """A cast: nobody waits for it."""
+        """Report a cast, for which no caller waits."""
         tell("cast", number=number, server=self._name)
 
     def announce(self, ctxt: dict[str, Any], number: int) -> None:
-        """A fanout cast: every server gets it."""
+        """Report a fanout cast, which every server receives."""
         tell("fanout", number=number, server=self._name)
 
     def hold(self, ctxt: dict[str, Any], number: int) -> str:
-        """A call that takes longer than its caller wants to wait."""
+        """Hold a call until ``release``, which is longer than its caller waits."""
         gate = self._gate
         tell("hold", number=number, server=self._name)
         gate.wait(HOLD_SECONDS)
         return self._name
 
     def find(self, ctxt: dict[str, Any], key: str) -> None:
-        """A call that fails, which the server expects: it does not log it as an error."""
+        """Fail with an exception that the server expects, and does not log as an error."""
         try:
             raise LookupError(f"{self._name} has no {key}")
         except LookupError:

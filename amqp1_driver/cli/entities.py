@@ -1,17 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""``amqp1 entities``: what has to exist on Azure Service Bus, by name or as a script."""
+"""``amqp1 entities``: lists what must exist on Azure Service Bus, by name or as a script.
+
+Main thread.
+"""
 
 from __future__ import annotations
 
@@ -45,24 +38,50 @@ def _use(service: Service) -> Callable[[str], Use]:
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "entities", help="list what has to exist on Azure Service Bus",
+        "entities",
+        help="list what has to exist on Azure Service Bus",
         description="Queues, topics and subscriptions that the driver uses on Azure Service Bus, "
-        "for the topics given; each option may be repeated.")
-    parser.add_argument("--rpc", action="append", default=[], type=_use(Service.RPC),
-                        metavar="EXCHANGE/TOPIC[/SERVER,SERVER]", help="RPC, and its servers")
-    parser.add_argument("--notify", action="append", default=[], type=_use(Service.NOTIFY),
-                        metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
-                        help="notifications, and pools that listen")
-    parser.add_argument("--workers", type=int, default=1, metavar="N",
-                        help="processes of each RPC server: the option servicebus_workers")
-    parser.add_argument("--virtual-host", default=None, metavar="NAME",
-                        help="that of the transport URL, if it has one")
-    parser.add_argument("--format", choices=("names", "az"), default="names",
-                        help="kinds and names, or a shell script for Azure's CLI")
+        "for the topics given; each option may be repeated.",
+    )
+    parser.add_argument(
+        "--rpc",
+        action="append",
+        default=[],
+        type=_use(Service.RPC),
+        metavar="EXCHANGE/TOPIC[/SERVER,SERVER]",
+        help="RPC, and its servers",
+    )
+    parser.add_argument(
+        "--notify",
+        action="append",
+        default=[],
+        type=_use(Service.NOTIFY),
+        metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
+        help="notifications, and pools that listen",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes of each RPC server: the option servicebus_workers",
+    )
+    parser.add_argument(
+        "--virtual-host",
+        default=None,
+        metavar="NAME",
+        help="that of the transport URL, if it has one",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("names", "az"),
+        default="names",
+        help="kinds and names, or a shell script for Azure's CLI",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them."""
+    """Print the entities; return 0, or 2 if there are none."""
     config = AddressConfig.from_settings(default_settings(), args.virtual_host)
     rpc = [dataclasses.replace(use, workers=args.workers) for use in args.rpc]
     entities = needed(ServiceBusAddresser(config), [*rpc, *args.notify])

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the commands that measure have in common: arguments, output, exit status."""
+"""The common parts of the commands that measure: arguments, output, exit status. Main thread."""
 
 from __future__ import annotations
 
@@ -25,8 +15,10 @@ from typing import Any
 
 
 def guarded(command: str, measure: Callable[[], int]) -> int:
-    """The exit status: what ``measure`` returns, 130 after ^C or SIGTERM; for what it raises,
-    said on standard error, 1, or 2 for arguments that can't be.
+    """Run ``measure``, and write the error that it raises to standard error.
+
+    :returns: exit status: the result of ``measure``; 130 after ^C or SIGTERM; 2 for a ValueError,
+        which is a wrong argument; 1 for Trouble or OSError
     """
     from amqp1_driver.bench.children import Trouble
 
@@ -46,7 +38,7 @@ def guarded(command: str, measure: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM ends things in order, as ^C does."""
+    """Let SIGTERM raise KeyboardInterrupt, as ^C does; do nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -57,8 +49,15 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def tables(path: str | None) -> contextlib.AbstractContextManager[object]:
+    """Send tables to standard error if the JSON document goes to standard output (``-``)."""
+    if path == "-":
+        return contextlib.redirect_stdout(sys.stderr)
+    return contextlib.nullcontext()
+
+
 def write(path: str | None, document: dict[str, Any]) -> None:
-    """The document as JSON; ``-`` is standard output."""
+    """Write the document as JSON; ``-`` is standard output, None writes nothing."""
     if path is None:
         return
     text = json.dumps(document, indent=1) + "\n"
@@ -70,7 +69,7 @@ def write(path: str | None, document: dict[str, Any]) -> None:
 
 
 def checked(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse, which swallows the text of a ValueError."""
+    """Return a converter that keeps the text of a ValueError, which argparse would discard."""
 
     def converted(text: str) -> Any:
         try:
@@ -82,7 +81,7 @@ def checked(convert: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def one_of(names: tuple[str, ...]) -> Callable[[str], str]:
-    """One of these words."""
+    """Return a converter that accepts one of these words."""
 
     def converted(text: str) -> str:
         if text not in names:
@@ -93,19 +92,19 @@ def one_of(names: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def several(convert: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """Values with commas between them."""
+    """Return a converter for values with commas between them."""
     return lambda text: [convert(part) for part in text.split(",")]
 
 
 def positive(text: str) -> int:
-    """A number from 1."""
+    """Convert a text to a whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A positive number."""
+    """Convert a text to a positive number below a million."""
     try:
         value = float(text)
     except ValueError:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``amqp1 pipeline``: jobs on Spark over notifications and the driver's telemetry."""
+"""``amqp1 pipeline``: jobs on Spark over notifications and the driver's telemetry. Main thread."""
 
 from __future__ import annotations
 
@@ -31,24 +21,26 @@ def _module(job: str) -> Any:
 
 
 def available() -> list[str]:
-    """Jobs that are there."""
+    """Return the jobs whose modules are installed."""
     return [job for job in JOBS if importlib.util.find_spec(f"{_PACKAGE}.{job}") is not None]
 
 
 def add_parser(subparsers: Any) -> None:
     """Add ``pipeline`` and its jobs."""
     parser = subparsers.add_parser(
-        "pipeline", help="jobs on Spark over notifications and telemetry (extra: spark)",
+        "pipeline",
+        help="jobs on Spark over notifications and telemetry (extra: spark)",
         description="Jobs on Spark over notifications and the driver's telemetry. They need "
-                    "\"pip install amqp1-driver[spark]\" and Java 17.",
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        '"pip install amqp1-driver[spark]" and Java 17.',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     jobs = parser.add_subparsers(dest="job", required=True)
     for job in available():
         _module(job).add_parser(jobs)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a job; returns the exit status."""
+    """Run a job; return the exit status."""
     from amqp1_driver.pipeline.session import SparkMissing
 
     try:

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""AMQP 1.0 messages as bytes: what the driver sends and what it receives.
+"""The codec for AMQP 1.0 messages that the driver sends and receives. For any thread.
 
-Pure; nothing here needs proton. Modules: types (AMQP types Python lacks), encoder and decoder
-(primitive values; together ``primitives``), messages (written), reader and shapes (received),
-payload (the JSON inside).
+Pure; no module needs proton. Modules: types (AMQP types that Python lacks), encoder and decoder
+(primitive values; together ``primitives``), messages (encode messages), reader and shapes (decode
+messages), payload (the JSON in the bodies).
 """
 
 from amqp1_driver.codec.messages import (
@@ -33,6 +23,7 @@ from amqp1_driver.codec.payload import (
     decompress,
     dump_reply,
     dump_request,
+    load_notification,
     load_reply,
     load_request,
 )
@@ -74,6 +65,7 @@ __all__ = [
     "encode_heartbeat",
     "encode_message",
     "encode_reply",
+    "load_notification",
     "load_reply",
     "load_request",
 ]

@@ -1,24 +1,15 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Decode AMQP 1.0 primitive types (part 1 of the specification).
+"""Decoder for AMQP 1.0 primitive types (part 1 of the specification).
 
-Pure functions, for any thread. ``data`` must be ``bytes``. The work is linear in the
-size of the data: every compound value must end exactly where its size says, so that no
-byte is read twice, and nothing in it may claim more items than it has bytes.
+Pure functions, for any thread. ``data`` must be ``bytes``. The work is linear in the size of the
+data: every compound value must end exactly where its size says, so that the decoder reads no
+byte twice, and no compound value may claim more items than it has bytes.
 
-The ``_read`` half may also leave by IndexError, struct.error, ValueError, TypeError or with
-an offset behind the end of the data (slices of bytes do not complain); the public functions
-turn all of these into DecodeError. That keeps checks off the path of a good message.
+On malformed data :func:`read`, :func:`skip` and the private readers raise DecodeError or one of
+MALFORMED, or return an offset behind the end of the data (slices of bytes do not complain).
+:func:`decode` and ``decode_message`` turn all of these into DecodeError. So a good message costs
+no extra checks.
 """
 
 import struct
@@ -30,14 +21,14 @@ from amqp1_driver.codec import types as t
 from amqp1_driver.codec.encoder import MAX_DEPTH
 from amqp1_driver.exceptions import DecodeError
 
-#: What reading malformed data may raise besides DecodeError (ValueError: also Unicode).
+#: Exceptions of reading malformed data besides DecodeError (ValueError: also Unicode).
 MALFORMED = (IndexError, struct.error, ValueError, TypeError, OverflowError)
 
-#: Items without any bytes (null, true, zero, empty list) that one array may have.
+#: Most items without any bytes (null, true, zero, empty list) in one array.
 _MAX_EMPTY_ITEMS = 32
 
-# Values whose hashes a sender can make collide at will, which makes a map quadratic.
-# (The other types that cannot be keys are not hashable.)
+# Types that a map may not have as keys: a sender can make their hashes collide at will, which
+# makes a map quadratic. (The other types that cannot be keys are not hashable.)
 _NO_KEYS = (uuid.UUID, t.Described)
 
 # Width in bytes of the fixed-width types, by the high half of the constructor (1.2).
@@ -50,7 +41,7 @@ _Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 def fail(reason: str, offset: int) -> NoReturn:
-    """Raise DecodeError naming the offset."""
+    """Raise DecodeError with the offset."""
     raise DecodeError(f"malformed AMQP data: {reason}", offset=offset)
 
 
@@ -143,10 +134,10 @@ def _compound32(kind: Callable[[bytes, int, int, int, int], Any]) -> _Reader:
 
 
 def _array(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
-    """Items that share one constructor, which may be a described one (1.2)."""
+    """Read items that share one constructor, which may be a described one (1.2)."""
     if end > len(data):
         fail("array behind the end of the data", at)
-    if depth <= 0:  # items are not read by read(), which checks this for all others
+    if depth <= 0:  # read() checks this for all other values, but does not read these items
         fail(f"nested deeper than {MAX_DEPTH} levels", at)
     described = data[at] == 0
     descriptor = None
@@ -174,7 +165,7 @@ def _described(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     return t.Described(descriptor, value), at
 
 
-# Constructor -> reader of what follows it (1.6).
+# Constructor -> reader of the bytes behind it (1.6).
 _READERS: dict[int, _Reader] = {
     0x00: _described,
     0x40: _constant(None),
@@ -220,7 +211,7 @@ _READERS: dict[int, _Reader] = {
 
 
 def read(data: bytes, at: int, depth: int = MAX_DEPTH) -> tuple[Any, int]:
-    """One value and the offset behind it; for callers that handle MALFORMED themselves."""
+    """Return one value and the offset behind it; the caller handles MALFORMED."""
     code = data[at]
     reader = _READERS.get(code)
     if reader is None:
@@ -231,7 +222,7 @@ def read(data: bytes, at: int, depth: int = MAX_DEPTH) -> tuple[Any, int]:
 
 
 def skip(data: bytes, at: int) -> int:
-    """The offset behind one value, without decoding it; callers handle MALFORMED."""
+    """Return the offset behind one value without decoding it; the caller handles MALFORMED."""
     pending = 1
     while pending:
         code = data[at]
@@ -256,9 +247,10 @@ def skip(data: bytes, at: int) -> int:
 
 
 def decode(data: bytes, offset: int = 0) -> tuple[Any, int]:
-    """The value at ``offset`` and the offset behind it.
+    """Return the value at ``offset`` and the offset behind it.
 
-    Raises DecodeError, with the offset at which the malformed value starts at the latest.
+    :raises DecodeError: the value is malformed. The error has the offset of the value, or of the
+        malformed part inside.
     """
     try:
         value, end = read(data, offset)

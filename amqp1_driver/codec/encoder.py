@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Encode Python values as AMQP 1.0 primitive types (part 1 of the specification).
+"""Encoder of Python values as AMQP 1.0 primitive types (part 1 of the specification).
 
-Pure functions, for any thread. Errors: TypeError for a value without an AMQP type,
-ValueError (and its subclass UnicodeEncodeError) for one outside the range of its type.
+Pure functions, for any thread. They raise TypeError for a value without an AMQP type, and
+ValueError (or its subclass UnicodeEncodeError) for a value outside the range of its type.
 """
 
 import datetime
@@ -59,7 +49,7 @@ _TIMESTAMP = _packer(">q", "timestamp")
 
 
 def variable(code8: int, data: bytes) -> bytes:
-    """A variable-width value: its 8-bit-length code, or that code + 0x10 with 32 bits."""
+    """Encode a variable-width value: with ``code8`` up to 255 bytes, else with ``code8`` + 0x10."""
     size = len(data)
     if size < 256:
         return bytes((code8, size)) + data
@@ -67,12 +57,12 @@ def variable(code8: int, data: bytes) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """The encoding of a string (1.6.20: utf-8, str8 or str32)."""
+    """Encode a string (1.6.20: utf-8, str8 or str32)."""
     return variable(0xA1, value.encode())
 
 
 def compound(code8: int, count: int, data: bytes) -> bytes:
-    """A list (0xc0) or map (0xc1) of ``count`` encoded items; the size covers the count."""
+    """Encode a list (0xc0) or map (0xc1) of ``count`` encoded items; the size covers the count."""
     if len(data) < 255 and count < 256:
         return bytes((code8, len(data) + 1, count)) + data
     return bytes((code8 + 0x10,)) + _UINT(len(data) + 4) + _UINT(count) + data
@@ -142,7 +132,7 @@ def _described(value: t.Described, depth: int) -> bytes:
     return b"\x00" + _encode(value.descriptor, depth) + _encode(value.value, depth)
 
 
-# In an array all items share one constructor, so each type needs one fixed layout.
+# All items of an array share one constructor, so each type needs one fixed layout.
 _ITEMS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     bool: (b"\x56", lambda v: b"\x01" if v else b"\x00"),
     t.UByte: (b"\x50", _UBYTE),
@@ -172,7 +162,7 @@ def _array(value: t.Array, depth: int) -> bytes:
     return b"\xf0" + _UINT(len(data) + 4) + _UINT(len(value.items)) + data
 
 
-# Exact types; subclasses are found through the order of this table.
+# By exact type; _encoder() looks up a subclass by the order of its bases (__mro__).
 _ENCODERS: dict[type, _Encoder] = {
     str: lambda v, d: text(v),
     bool: _bool,
@@ -223,10 +213,13 @@ def _encode(value: Any, depth: int) -> bytes:
 
 
 def encode(value: Any) -> bytes:
-    """The AMQP encoding of ``value``, constructor included.
+    """Return the AMQP encoding of ``value``, constructor included.
 
     int: ulong when >= 0, else long; float: double; str: string; bytes: binary;
-    dict: map; list and tuple: list; an aware datetime: timestamp; UUID: uuid; other AMQP
-    types by the wrappers of ``amqp1_driver.codec.types``.
+    dict: map; list and tuple: list; an aware datetime: timestamp; UUID: uuid. The wrappers of
+    ``amqp1_driver.codec.types`` choose the other AMQP types.
+
+    :raises TypeError: the value has no AMQP type.
+    :raises ValueError: the value is outside the range of its type.
     """
     return _encode(value, MAX_DEPTH)

@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Write messages: requests, replies, heartbeats and generic ones (AMQP 1.0 section 3.2).
+"""Encoder for requests, replies, heartbeats and generic messages (AMQP 1.0 section 3.2).
 
-Pure functions and values; requests and replies are encoded on application threads.
-What does not change from message to message is encoded once, in a ``Template``.
+Pure functions and values, for any thread; application threads encode requests and replies. A
+``Template`` encodes once the parts that do not change from request to request.
 """
 
 import struct
@@ -22,9 +12,9 @@ from typing import Any
 from amqp1_driver.codec.encoder import NULL, compound, encode, text, variable
 from amqp1_driver.codec.types import Symbol
 
-#: A message, or its beginning and its large body, which is not copied to join them.
+#: A message in one piece, or its beginning and its large body, which the encoder does not copy.
 Encoded = bytes | tuple[bytes, bytes]
-#: A body of so many bytes is left where it is.
+#: Bytes from which on a body is large.
 LARGE = 65536
 #: The longest time-to-live (milliseconds) that the header can carry (3.2.1: uint).
 MAX_TTL_MS = 0xFFFFFFFF
@@ -50,33 +40,32 @@ _pack_timestamp = struct.Struct(">Bq").pack
 _TTL = _HEADER + b"\xc0\x08\x03\x40\x40\x70"
 _DURABLE_TTL = _HEADER + b"\xc0\x08\x03\x41\x40\x70"
 _DURABLE = _HEADER + b"\xc0\x02\x01\x41"
-# correlation-id, content-type, content-encoding: the fields behind reply-to (3.2.4).
+# The content-encoding, and with it null correlation-id and content-type, which follow reply-to
+# (3.2.4).
 _GZIP = b"\xa3\x04gzip"
 _GZIP_ONLY = b"\x40\x40" + _GZIP
 
 
 def _header(durable: bool, ttl_ms: int) -> bytes:
-    """The header section, empty when all of it would be the default (3.2.1)."""
+    """Return the header section, empty when all its fields have the default (3.2.1)."""
     if ttl_ms > 0:
         return _pack_ttl(_DURABLE_TTL if durable else _TTL, min(ttl_ms, MAX_TTL_MS))
     return _DURABLE if durable else b""
 
 
 def _body_prefix(size: int, binary: bool) -> bytes:
-    """Everything of an amqp-value section but its content (3.2.8)."""
+    """Return an amqp-value section (3.2.8) without its content."""
     if size < 256:
         return (_BINARY8 if binary else _STRING8)[size]
     return _pack_body(_AMQP_VALUE, 0xB0 if binary else 0xB1, size)
 
 
 class Template:
-    """Requests for one address: all that is the same for each of them, encoded once.
-
-    Immutable; any thread.
+    """The parts that all requests to one address share, encoded once. Immutable; any thread.
 
     :param address: the ``to`` of every message.
     :param reply_to: address for replies, None for messages without.
-    :param durable: True writes an explicit durable header; there is no default for it.
+    :param durable: True writes the durable header field; False leaves it out.
     """
 
     __slots__ = ("_count", "_fields", "_plain_header", "_ttl_header", "_with_id", "address")
@@ -94,16 +83,15 @@ class Template:
         self._plain_header = _header(durable, 0)
         self._ttl_header = _DURABLE_TTL if durable else _TTL
 
-    def request(
-        self, message_id: str, body: bytes, ttl_ms: int = 0, gzip: bool = False
-    ) -> Encoded:
-        """One message.
+    def request(self, message_id: str, body: bytes, ttl_ms: int = 0, gzip: bool = False) -> Encoded:
+        """Encode one message.
 
         :param message_id: any text.
         :param body: utf-8 text, written as a string; with ``gzip`` compressed bytes, written
-            as binary and marked by content-encoding. One of :data:`LARGE` bytes or more comes
-            back as it is, apart from what goes before it.
+            as binary and marked by content-encoding.
         :param ttl_ms: time to live in milliseconds, 0 for none.
+        :returns: the message; for a body of :data:`LARGE` bytes or more the beginning of the
+            message and the same ``body``.
         """
         if ttl_ms > 0:
             header = _pack_ttl(self._ttl_header, ttl_ms if ttl_ms < MAX_TTL_MS else MAX_TTL_MS)
@@ -126,7 +114,7 @@ class Template:
         return head + body if size < LARGE else (head, body)
 
     def _properties(self, message_id: bytes, gzip: bool) -> bytes:
-        """The properties section of an unusual request."""
+        """Return the properties section for ``gzip``, or for a message-id over 255 bytes."""
         fields = variable(0xA1, message_id) + self._fields
         count = self._count
         if gzip:
@@ -159,13 +147,15 @@ def encode_reply(
     gzip: bool = False,
     group: str | None = None,
 ) -> bytes:
-    """A reply to the request whose encoded message-id was ``correlation_id``.
+    """Encode a reply to the request whose encoded message-id was ``correlation_id``.
 
     :param address: the request's reply-to; opaque.
-    :param correlation_id: ``Message.message_id_raw`` of the request, so that it goes back
-        with the very type and width it came with.
-    :param body, ttl_ms, gzip: as for ``Template.request``.
-    :param group: group-id, where replies to many are in one node.
+    :param correlation_id: ``Message.message_id_raw`` of the request, so that the reply has the
+        type and width of the request's message-id.
+    :param body: as for :meth:`Template.request`, but always part of the result.
+    :param ttl_ms: as for :meth:`Template.request`.
+    :param gzip: as for :meth:`Template.request`.
+    :param group: group-id, for a node that holds the replies to many callers.
     """
     size = len(body)
     prefix = _STRING8[size] if size < 256 and not gzip else _body_prefix(size, gzip)
@@ -176,9 +166,11 @@ def encode_reply(
 def encode_heartbeat(
     address: str, correlation_id: bytes, ttl_ms: int, group: str | None = None
 ) -> bytes:
-    """A sign of life for the caller of a long call: a reply whose body is null.
+    """Encode a heartbeat for the caller of a long call: a reply whose body is null.
 
-    The null is explicit: brokers end the session on a message without a body section.
+    The null is explicit, because brokers end the session on a message without a body section.
+
+    :param ttl_ms: time to live in milliseconds, 0 for none.
     """
     properties = _reply_properties(address, correlation_id, False, group)
     return _header(False, ttl_ms) + properties + _NULL_BODY
@@ -194,20 +186,21 @@ def encode_data(
     durable: bool = False,
     created_ms: int | None = None,
 ) -> Encoded:
-    """A message whose body is bytes, in one data section (3.2.6).
+    """Encode a message whose body is bytes, in one data section (3.2.6).
 
     :param created_ms: creation-time, milliseconds since 1970
-
-    Raises TypeError or ValueError for properties without an AMQP type. A body of :data:`LARGE`
-    bytes or more comes back as it is, apart from what goes before it.
+    :returns: the message; for a body of :data:`LARGE` bytes or more the beginning of the
+        message and the same ``body``.
+    :raises TypeError: a property has no AMQP type
+    :raises ValueError: a property is outside the range of its AMQP type
     """
     fields, count = variable(0xA1, message_id.encode()) + NULL + text(to), 3
     if content_type is not None:
-        # null subject, reply-to and correlation-id before it
+        # null subject, reply-to and correlation-id come before the content-type
         fields += NULL * 3 + variable(0xA3, content_type.encode("ascii"))
         count = 7
     if created_ms is not None:
-        # null what comes before it: also content-encoding and absolute-expiry-time
+        # null fields come before it, also content-encoding and absolute-expiry-time
         fields += NULL * (9 - count) + _pack_timestamp(0x83, created_ms)
         count = 10
     parts = [_header(durable, 0), _PROPERTIES, compound(0xC0, count, fields)]
@@ -233,10 +226,13 @@ def encode_message(
     durable: bool = False,
     ttl_ms: int = 0,
 ) -> bytes:
-    """Any message with an amqp-value body, for example a management request.
+    """Encode any message with an amqp-value body, for example a management request.
 
-    Ids may be str, int (ulong), UUID or bytes. Raises TypeError or ValueError for values
-    without an AMQP type.
+    :param message_id: str, int (ulong), UUID or bytes.
+    :param correlation_id: str, int (ulong), UUID or bytes.
+    :param ttl_ms: time to live in milliseconds, 0 for none.
+    :raises TypeError: a value has no AMQP type.
+    :raises ValueError: a value is outside the range of its AMQP type.
     """
     content = None if content_type is None else Symbol(content_type)
     fields = [message_id, None, to, subject, reply_to, correlation_id, content]

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Read messages (AMQP 1.0 section 3.2): ``decode_message`` and ``Message``.
+"""Decoder for messages (AMQP 1.0 section 3.2): ``decode_message`` and ``Message``.
 
-Messages are decoded on the I/O thread, so the usual one must be cheap: null and short
-string fields are read in line, everything else goes through the general decoder. Sections
-that the driver has no use for are skipped without being decoded.
+Pure, for any thread. Decoding usually runs on the I/O thread, so a usual message must be cheap:
+this module reads null and short string fields in line, and all others by the general decoder. It
+skips sections that the driver does not use without decoding them.
 """
 
 import uuid
@@ -26,13 +16,13 @@ from amqp1_driver.exceptions import DecodeError
 _HEADER, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
 _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 
-# durable (null or true), no priority, and a uint as time-to-live: what requests have.
+# Start of the header of requests: durable (null or true), no priority, time-to-live as a uint.
 USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
 
-# A body of so many bytes is not copied.
+# Bytes of a body from which on the decoder does not copy it.
 _LARGE = 65536
 
-# Sections may also be named by symbol (3.2); others than these are skipped anyway.
+# A symbol may also name a section (3.2); decode_message() skips all sections but these.
 _SYMBOLIC = {
     "amqp:header:list": _HEADER,
     "amqp:properties:list": _PROPERTIES,
@@ -44,23 +34,25 @@ _SYMBOLIC = {
 
 
 class Message:
-    """A received message. Made on the I/O thread, afterwards only read, by any thread.
+    """A received message. Once it is made, no thread changes it, and any thread may read it.
 
     Fields that the sender left out have their default: None, False, 0.
 
-    - durable, ttl_ms (milliseconds, 0 for none), delivery_count, first_acquirer: the header.
+    - durable, ttl_ms (milliseconds, 0 for none), delivery_count, first_acquirer (None if the
+      sender left it out): the header.
     - message_id, correlation_id (int, str, bytes or UUID), to, subject, reply_to,
       content_type, content_encoding: the properties.
-    - message_id_raw: the message-id as it was encoded, for the correlation-id of the reply.
+    - expires_ms: absolute-expiry-time of the properties, milliseconds since 1970, 0 for none.
+    - message_id_raw: the encoded message-id, for the correlation-id of the reply.
     - body: bytes, or a memoryview of a large one, for a string (utf-8, unchecked), binary or
       data body, a list for sequences, the Python value for other values, None for null or no
       body.
     """
 
-    # defaults of the class: most messages have few of them
+    # The defaults are class attributes, because most messages set only a few fields.
     durable: bool = False
     ttl_ms: int = 0
-    first_acquirer: bool = False
+    first_acquirer: bool | None = None
     delivery_count: int = 0
     message_id: int | str | bytes | uuid.UUID | None = None
     message_id_raw: bytes | None = None
@@ -70,17 +62,25 @@ class Message:
     correlation_id: int | str | bytes | uuid.UUID | None = None
     content_type: str | None = None
     content_encoding: str | None = None
+    expires_ms: int = 0
     body: Any = None
     _properties_raw: bytes | None = None
 
     @property
     def redelivered(self) -> bool:
-        """Whether an earlier attempt to deliver it failed (3.2.1: delivery-count > 0)."""
-        return self.delivery_count > 0
+        """Return whether the bus says that it may have delivered the message before (3.2.1).
+
+        A classic queue of RabbitMQ 4.0 does not count deliveries, but sets first-acquirer to
+        false. A message without first-acquirer says nothing, although the default is false too.
+        """
+        return self.delivery_count > 0 or self.first_acquirer is False
 
     @property
     def application_properties(self) -> dict[str, Any]:
-        """The application's properties; decoded anew at each use. Raises DecodeError."""
+        """Return the application's properties, decoded anew at each use.
+
+        :raises DecodeError: they are not a map with strings as keys.
+        """
         if self._properties_raw is None:
             return {}
         value, _ = decode(self._properties_raw)
@@ -97,7 +97,7 @@ class Message:
         )
 
 
-# The fields of a header that are wanted, by position (3.2.1: priority is not).
+# The fields of a header, by position (3.2.1); the driver does not use the priority.
 _HEADER_FIELDS = (
     ("durable", bool),
     (None, int),
@@ -105,8 +105,8 @@ _HEADER_FIELDS = (
     ("first_acquirer", bool),
     ("delivery_count", int),
 )
-# Those of the properties behind the message-id (3.2.4). Fields without a name, and those
-# behind the last one here, are not looked at.
+# The fields of the properties behind the message-id (3.2.4). The decoder skips fields without a
+# name here. Of the fields behind these it reads only absolute-expiry-time.
 _FIELDS = (
     None,  # user-id
     "to",
@@ -119,10 +119,11 @@ _FIELDS = (
 _FIELD_PREFIXES = tuple(_FIELDS[:n] for n in range(len(_FIELDS) + 1))
 _ID = (int, str, bytes, uuid.UUID)
 _TEXT = (str,)
+_NUMBER = (int,)
 
 
 def _header(message: Message, data: bytes, at: int) -> int:
-    """Set the fields of the header; the offset behind it."""
+    """Set the fields of the header; return the offset behind it."""
     if data[at : at + 3] == b"\xc0\x08\x03" and data[at + 3 : at + 6] in USUAL_HEADER:
         message.durable = data[at + 3] == 0x41
         message.ttl_ms = read_uint(data, at + 6)[0]
@@ -141,7 +142,7 @@ def _header(message: Message, data: bytes, at: int) -> int:
 
 
 def open_list(data: bytes, at: int) -> tuple[int, int, int]:
-    """Count of items, offset of the first and offset behind the last, of a list (1.6.22)."""
+    """Return, for a list (1.6.22), the count of items and the offsets of the first and the end."""
     code = data[at]
     if code == 0xC0:
         count, start, end = data[at + 2], at + 3, at + 2 + data[at + 1]
@@ -157,7 +158,7 @@ def open_list(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _properties(message: Message, data: bytes, at: int) -> int:
-    """Set the fields of the properties; the offset behind the section."""
+    """Set the fields of the properties; return the offset behind the section."""
     if data[at] == 0xC0 and (end := at + 2 + data[at + 1]) <= len(data):
         count = data[at + 2]  # as open_list(), in line: the usual one
         at += 3
@@ -173,7 +174,7 @@ def _properties(message: Message, data: bytes, at: int) -> int:
         at += 1
     elif code == 0xA1:  # as in requests
         at = start + 2 + data[start + 1]
-        message.message_id = str(data[start + 2:at], "utf-8")
+        message.message_id = str(data[start + 2 : at], "utf-8")
         message.message_id_raw = data[start:at]
     else:
         message.message_id, at = _field(data, at, "message_id", _ID)
@@ -191,13 +192,22 @@ def _properties(message: Message, data: bytes, at: int) -> int:
         else:
             value, at = _field(data, at, name, _ID if name == "correlation_id" else _TEXT)
             setattr(message, name, value)
+    if count > 8 and at < end and data[at] != 0x40:
+        at = _expiry(message, data, at)
     if at != end and (at > end or count < 9):
         fail("size does not match the fields", min(at, end))
     return end
 
 
+def _expiry(message: Message, data: bytes, at: int) -> int:
+    """Set the absolute-expiry-time, a timestamp (1.6.17); return the offset behind it."""
+    value, at = _field(data, at, "absolute-expiry-time", _NUMBER)
+    message.expires_ms = value or 0
+    return at
+
+
 def _field(data: bytes, at: int, name: str, kinds: tuple[type, ...]) -> tuple[Any, int]:
-    """A field of an unusual encoding, which must be null or one of ``kinds``."""
+    """Return a field of an unusual encoding, null or one of ``kinds``, and the offset behind it."""
     value, after = read(data, at)
     if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
         fail(f"{name} is {type(value).__name__}", at)
@@ -211,7 +221,7 @@ def _application_properties(message: Message, data: bytes, at: int) -> int:
 
 
 def _body(data: bytes, at: int) -> tuple[Any, int]:
-    """A body, and the offset behind it: text stays bytes."""
+    """Return a body and the offset behind it; a string stays utf-8 bytes."""
     code = data[at]
     if code in (0xA1, 0xA0):
         start = at + 2
@@ -227,7 +237,7 @@ def _body(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _section_code(data: bytes, at: int) -> tuple[Any, int]:
-    """The numeric code of the section at ``at``, and the offset behind its descriptor."""
+    """Return the numeric code of the section at ``at``, and the offset behind its descriptor."""
     if data[at] != 0:
         fail("no section", at)
     descriptor, at = read(data, at + 1)
@@ -252,9 +262,10 @@ def _joined(code: int, parts: list[Any]) -> Any:
 def decode_message(data: bytes) -> Message:
     """Decode one complete message.
 
-    Raises DecodeError, with an offset, for anything malformed. Unknown sections,
-    annotations and the footer are skipped. Several data sections, or several sequences,
-    make one body; no other combination is allowed (3.2).
+    The decoder skips unknown sections, annotations and the footer. Several data sections, or
+    several sequences, make one body; no other combination is allowed (3.2).
+
+    :raises DecodeError: the data is malformed; the error has the offset.
     """
     if type(data) is not bytes:
         data = bytes(data)
@@ -275,7 +286,7 @@ def decode_message(data: bytes) -> Message:
                 start = at
                 if code == _VALUE and data[at] == 0xA1 and start + 2 + data[at + 1] <= size:
                     at += 2 + data[at + 1]  # as _body(), in line
-                    value = data[start + 2:at]
+                    value = data[start + 2 : at]
                 else:
                     value, at = _body(data, at)
                 if code != _VALUE:

@@ -1,21 +1,12 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Decoding by recognition: messages of one link look alike.
+"""Fast decoder for messages of the same shape as an earlier one. Pure, for any thread.
 
-Of what one kind of sender writes only the time-to-live, the ids, the reply address and the body
-differ from message to message, and all but the body mostly have the same length. Once one such
-message has been decoded, the next is taken apart by one call into C and one comparison of all
-that stands between, a sixth of the work. Whatever does not look the same is decoded in full.
+The messages of one kind of sender differ only in the time-to-live, the ids, the reply address and
+the body. All of these but the body mostly have the same length. After the decoder has decoded one
+such message in full, one call of ``struct`` splits the next one, and one comparison checks that
+all bytes between the differing fields are the same. That is a sixth of the work. The decoder
+decodes every other message in full.
 """
 
 import struct
@@ -29,52 +20,58 @@ _HEADER, _PROPERTIES, _DATA, _VALUE = 0x70, 0x73, 0x75, 0x77
 _STR8 = 0xA1
 #: short and long form of strings and of binaries (1.6.19, 1.6.20)
 _FORMS = {0xA1: (0xA1, 0xB1), 0xB1: (0xA1, 0xB1), 0xA0: (0xA0, 0xB0), 0xB0: (0xA0, 0xB0)}
-#: fields of the properties that differ, by position (3.2.4)
+#: positions of the properties that differ from message to message (3.2.4)
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 _VARYING = (_MESSAGE_ID, _REPLY_TO, _CORRELATION_ID)
-#: what is between the header of a request and its fields: tells lengths apart
+#: bytes between the header of a request and its fields; they hold sizes, and serve as the key
 _KEY = slice(13, 21)
-#: shapes that are kept
+#: most shapes that a decoder keeps
 _LIMIT = 64
-#: messages decoded in full before another shape is learned, at most
+#: most messages that a decoder decodes in full before it learns another shape
 _PATIENCE = 1024
-#: a body of so many bytes is not copied
+#: bytes of a body from which on the decoder does not copy it
 _LARGE = 65536
 
 Span = tuple[int, int]
 
 
 class Outline:
-    """Where in an encoded message that is known to be well-formed the differing parts are.
+    """The offsets of the differing parts in one encoded, well-formed message.
 
-    Spans are offsets of the content, empty for what is not there.
+    A span has the offsets of a part's content; (0, 0) for a part that the message lacks.
     """
 
     def __init__(self, data: bytes) -> None:
-        #: of time-to-live, message-id, reply-to and correlation-id, in this order
+        #: spans of time-to-live, message-id, reply-to and correlation-id, in this order
         self.spans: list[Span] = []
-        #: offset of the body's value, 0: this message has no shape
+        #: offset of the body's value; 0: no shape can be learned from this message
         self.body = 0
-        at, section = 0, 0
+        at, section, before = 0, 0, 0
         ttl: Span = (0, 0)
         fields: dict[int, Span] = {}
-        while at < len(data) and data[at:at + 2] == b"\x00\x53":
-            section, at = data[at + 2], at + 3
+        while at < len(data) and data[at : at + 2] == b"\x00\x53":
+            before, section, at = section, data[at + 2], at + 3
+            if section <= before:
+                break  # a section twice or in another order: learn no shape
             if section in (_VALUE, _DATA):
+                # The body must be last: _alike() refuses messages with bytes behind it.
+                if fields and data[at] in _FORMS and skip(data, at) == len(data):
+                    self.body = at
                 break
-            if (section == _HEADER and data[at:at + 3] == b"\xc0\x08\x03"
-                    and data[at + 3:at + 6] in USUAL_HEADER):
+            if (
+                section == _HEADER
+                and data[at : at + 3] == b"\xc0\x08\x03"
+                and data[at + 3 : at + 6] in USUAL_HEADER
+            ):
                 ttl = at + 6, at + 10
             elif section == _PROPERTIES:
                 fields = _strings(data, at)
             at = skip(data, at)
-        if section in (_VALUE, _DATA) and fields and data[at] in _FORMS:
-            self.body = at
         self.spans = [ttl, *(fields.get(n, (0, 0)) for n in _VARYING)]
 
 
 def _strings(data: bytes, at: int) -> dict[int, Span]:
-    """The content of those fields that differ and are short strings."""
+    """Return, by position, the spans of the differing fields that are short strings."""
     count, at, _ = open_list(data, at)
     found = {}
     for number in range(min(count, _CORRELATION_ID + 1)):
@@ -86,7 +83,7 @@ def _strings(data: bytes, at: int) -> dict[int, Span]:
 
 
 class Shape:
-    """Messages that differ from one that was decoded in nothing but what ``outline`` names."""
+    """The shape of messages that differ from a decoded one only in the parts of ``outline``."""
 
     __slots__ = ("alike", "fields", "id_at", "long", "short", "size", "unpack")
 
@@ -94,14 +91,14 @@ class Shape:
         pieces, alike, at = [">"], [], 0
         for number, (start, end) in enumerate(outline.spans):
             if end:
-                # of a string the length in front is among what has to be alike
+                # The length byte of a string belongs to the bytes that must be the same.
                 alike.append(data[at:start])
                 pieces += f"{start - at}s", "I" if number == 0 else f"{end - start}s"
                 at = end
             else:
                 alike.append(b"")
                 pieces += "0s", "0s"
-        alike.append(data[at:outline.body])
+        alike.append(data[at : outline.body])
         pieces.append(f"{outline.body - at}s")
         form = struct.Struct("".join(pieces))
         self.unpack: Callable[[bytes], tuple[Any, ...]] = form.unpack_from
@@ -109,15 +106,16 @@ class Shape:
         self.size = form.size
         self.short, self.long = _FORMS[data[outline.body]]
         differing = ("body", "ttl_ms") if outline.spans[0][1] else ("body",)
-        self.fields = {name: value for name, value in vars(message).items()
-                       if name not in differing}
+        self.fields = {
+            name: value for name, value in vars(message).items() if name not in differing
+        }
         self.id_at = outline.spans[1][0] - 2, outline.spans[1][1]
 
 
 class Decoder:
-    """Decodes the messages of a link as :func:`decode_message` does, by what it has seen.
+    """A decoder for the messages of one link, with the results of :func:`decode_message`.
 
-    Any thread: two at once may learn the same twice.
+    For any thread; two threads at once may learn the same shape twice.
     """
 
     def __init__(self) -> None:
@@ -127,9 +125,9 @@ class Decoder:
         self._used = True
 
     def decode(self, data: bytes) -> Message:
-        """One complete message.
+        """Decode one complete message.
 
-        :raises DecodeError: it is malformed
+        :raises DecodeError: the message is malformed
         """
         shape = self._shapes.get(data[_KEY])
         if shape is not None and len(data) > shape.size + 1:
@@ -147,7 +145,7 @@ class Decoder:
         return message
 
     def _learn(self, data: bytes, message: Message) -> None:
-        # what was learned last has been of no use: these messages may all be different
+        # If no message had the shape learned last, all may differ: double the pause.
         self._patience = 1 if self._used else min(2 * self._patience, _PATIENCE)
         self._pause, self._used = self._patience - 1, False
         outline = Outline(data)
@@ -158,7 +156,7 @@ class Decoder:
 
 
 def _alike(shape: Shape, data: bytes, parts: tuple[Any, ...]) -> Message | None:
-    """The message, None if its body is not as usual."""
+    """Return the message, or None if its body or a text needs the full decoder."""
     at = shape.size
     code = data[at]
     if code == shape.short:
@@ -166,7 +164,7 @@ def _alike(shape: Shape, data: bytes, parts: tuple[Any, ...]) -> Message | None:
         end = start + data[at + 1]
     elif code == shape.long:
         start = at + 5
-        end = start + int.from_bytes(data[at + 1:start], "big")
+        end = start + int.from_bytes(data[at + 1 : start], "big")
     else:
         return None
     if end != len(data):
@@ -183,7 +181,7 @@ def _alike(shape: Shape, data: bytes, parts: tuple[Any, ...]) -> Message | None:
         if correlation_id:
             fields["correlation_id"] = str(correlation_id, "utf-8")
     except UnicodeDecodeError:
-        return None  # decoded in full it says where
+        return None  # the error of the full decoder has the offset
     if ttl:
         fields["ttl_ms"] = ttl
     fields["body"] = data[start:end] if end - start < _LARGE else memoryview(data)[start:end]

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Python types for AMQP 1.0 values that plain Python types cannot tell apart.
+"""Python types for AMQP 1.0 values that plain Python types cannot distinguish.
 
-They matter when a value is *encoded*: the wrapper chooses the AMQP type. Decoded
-integers are plain ``int`` whatever their width was on the wire; symbols, characters
-and time-stamps come back as the classes below. All are pure values, for any thread.
+Pure values, for any thread. The encoder chooses the AMQP type by these wrappers. The decoder
+returns integers of every width as plain ``int``, and symbols, characters, decimals and timestamps
+as the classes below.
 """
 
 from dataclasses import dataclass
@@ -111,7 +101,8 @@ class Described:
 class Array:
     """AMQP array (1.6.24): items of one type. Decoded arrays are plain lists.
 
-    item_type: the class all items are encoded as, e.g. ``Symbol``, ``str``, ``ULong``.
+    :param item_type: the class that gives the AMQP type of all items, e.g. ``Symbol``, ``str``,
+        ``ULong``.
     """
 
     items: tuple[Any, ...]

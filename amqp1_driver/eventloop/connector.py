@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""From a list of addresses to one connected TCP socket."""
+"""The way from a list of addresses to one connected TCP socket, on the loop thread."""
 
 import errno
 import os
@@ -19,29 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.eventloop import runtime
 from amqp1_driver.eventloop.errors import ConnectError, join_host_port
-from amqp1_driver.eventloop.loop import EventLoop
+from amqp1_driver.eventloop.guard import Guard
 from amqp1_driver.eventloop.resolver import AddrInfo
 from amqp1_driver.eventloop.timers import Timer
 
 if TYPE_CHECKING:
     import socket
 
-# Seconds of silence before the kernel probes, between probes, and probes until it gives up.
-# AMQP's own idle time-out is the one that counts; this is for connections without it.
+# Seconds of silence before the kernel's first probe, seconds between probes, and the number of
+# unanswered probes after which the kernel gives up. AMQP's idle time-out is what normally finds a
+# dead peer; these probes serve connections without an idle time-out.
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
 class Connector:
-    """Tries addresses one after the other until one accepts. Lives on the loop thread.
+    """A sequence of attempts, one address after the other, until one accepts. Loop thread.
 
-    Each address gets an equal share of the time that is left, so that one which swallows
-    packets leaves time for the others. The owner holds the deadline for the whole and calls
-    abort() at it; ``done`` is called once otherwise, with the socket or the error.
+    Each address gets an equal share of the time that is left, so that an address that swallows
+    packets leaves time for the others. The owner watches ``deadline``, which covers all attempts,
+    and calls abort() when it has passed.
+
+    :param deadline: seconds of the loop's clock
+    :param done: called once unless abort() comes first; takes the socket or the error
     """
 
     def __init__(
         self,
-        loop: EventLoop,
+        loop: Guard,
         host: str,
         port: int,
         addresses: Sequence[AddrInfo],
@@ -61,11 +55,11 @@ class Connector:
 
     @property
     def address(self) -> str:
-        """The address that is being tried, or was tried last."""
+        """Return the address of the present attempt, or of the last one."""
         return self._address
 
     def start(self) -> None:
-        """Try the first address, or the next one."""
+        """Try the first address, or the next one. Call ``done`` with an error if none is left."""
         while self._addresses:
             info = self._addresses.pop(0)
             self._address = format_address(info[4])
@@ -79,12 +73,12 @@ class Connector:
         self._done(ConnectError(self._host, self._port, "cannot connect", self.failures))
 
     def abort(self) -> None:
-        """Stop trying; ``done`` is not called."""
+        """Stop trying and close the socket without a call of ``done``."""
         self._addresses.clear()
         self._drop()
 
     def abandon(self) -> None:
-        """As abort(), in the child of a fork: leave the loop alone."""
+        """Close the socket in the child of a fork, and leave the loop alone."""
         if self._socket is not None:
             self._socket.close()
 
@@ -116,14 +110,15 @@ class Connector:
         try:
             peer = sock.getpeername()
         except OSError:
-            return  # neither an error nor connected: not yet
+            return  # neither connected nor failed so far
         if peer == sock.getsockname():
-            # Connecting to a free local port can hit the very port chosen for this end.
+            # TCP can connect a socket to itself: if the destination is a free local port, the
+            # system may have chosen that very port for this end.
             self._failed(OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
             return
         self._unwatch(sock)
-        self._socket = None
         self._done(sock)
+        self._socket = None  # until done() returns, abort() still closes it
 
     def _on_timeout(self) -> None:
         self._timer = None
@@ -149,7 +144,7 @@ class Connector:
 
 
 def set_options(sock: "socket.socket") -> None:
-    """No delay for small frames, and probes to a peer that has vanished."""
+    """Send small frames without delay, and have the kernel probe a peer that is silent."""
     module: Any = runtime.native("socket")
     sock.setsockopt(module.IPPROTO_TCP, module.TCP_NODELAY, 1)
     sock.setsockopt(module.SOL_SOCKET, module.SO_KEEPALIVE, 1)
@@ -159,5 +154,5 @@ def set_options(sock: "socket.socket") -> None:
 
 
 def format_address(address: tuple[Any, ...]) -> str:
-    """``host:port`` of a socket address, IPv6 in brackets."""
+    """Return ``host:port`` of a socket address, with brackets around an IPv6 address."""
     return join_host_port(str(address[0]), address[1])

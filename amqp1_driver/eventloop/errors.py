@@ -1,25 +1,15 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong with loops and sockets. Nothing here knows AMQP."""
+"""The errors of loops and sockets, without AMQP; any thread may raise them."""
 
 from collections.abc import Sequence
 
 
 class LoopClosed(Exception):
-    """The event loop has stopped or died: nothing can be handed to it any more.
+    """The error after an event loop has stopped or died: the loop accepts no more operations.
 
-    ``cause`` is the exception that killed the loop, None after an orderly stop. It is also
-    the ``__cause__``, so that a traceback shows it.
+    :param cause: the exception that ended the loop, None after an orderly stop; it becomes the
+        ``__cause__`` too, so that a traceback shows it
     """
 
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
@@ -29,18 +19,18 @@ class LoopClosed(Exception):
 
 
 class MailboxFull(Exception):
-    """The mailbox had no room within the time given."""
+    """The error of a mailbox that had no room within the time given."""
 
 
 class Cancelled(Exception):
-    """The result of a future that was cancelled was asked for."""
+    """The error that Future.result() raises after cancel()."""
 
 
 class ConnectError(Exception):
-    """No connection could be made.
+    """The error of a connection that could not be made.
 
-    ``failures`` holds (address, exception) for every address that was tried; it is empty
-    when the name did not resolve or nothing could be tried in time.
+    :param failures: (address, exception) for every address that was tried; empty if the name did
+        not resolve or if time was up before the first attempt
     """
 
     def __init__(
@@ -60,9 +50,10 @@ class ConnectError(Exception):
 
 
 class TlsError(Exception):
-    """TLS could not be set up or broke down; ``reason`` is for humans.
+    """The error of TLS that could not be set up or broke down.
 
-    ``host`` and ``port`` are filled in by the transport, which knows them.
+    :param reason: for humans
+    :param host: None until the transport, which knows the peer, fills in ``host`` and ``port``
     """
 
     def __init__(self, reason: str, host: str | None = None, port: int | None = None) -> None:
@@ -72,14 +63,17 @@ class TlsError(Exception):
         self.port = port
 
     def at(self, host: str, port: int) -> "TlsError":
-        """The same error, naming the peer."""
+        """Return the same error with the name of the peer."""
         error = TlsError(self.reason, host, port)
         error.__cause__ = self.__cause__ or self
         return error
 
 
 class Disconnected(Exception):
-    """An established connection was lost; ``reason`` is for humans."""
+    """The error of an established connection that was lost.
+
+    :param reason: for humans
+    """
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(f"{join_host_port(host, port)}: {reason}")
@@ -89,14 +83,14 @@ class Disconnected(Exception):
 
 
 def describe(exc: BaseException) -> str:
-    """The text of an exception in a few words: an OSError's strerror, else its str()."""
+    """Return the text of an exception in a few words: an OSError's strerror, else str()."""
     if isinstance(exc, OSError) and exc.strerror:
         return exc.strerror
     return str(exc) or type(exc).__name__
 
 
 def join_host_port(host: str, port: int | None) -> str:
-    """``host:port``, with brackets around an IPv6 address."""
+    """Return ``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

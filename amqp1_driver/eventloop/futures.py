@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The one way back from the I/O thread to a caller: a future per operation."""
+"""The one way back from the I/O thread to a caller: a future per operation; any thread."""
 
 import threading
 from collections.abc import Callable
@@ -20,15 +10,23 @@ from amqp1_driver.eventloop.errors import Cancelled
 
 T = TypeVar("T")
 
+#: seconds that cancel() waits for a thread that has taken the claim and writes the result next;
+#: only two lines of code lie between claim and result
+CLAIM_TO_RESULT_SECONDS = 5.0
+
 
 class Future(Generic[T]):
     """The result of one operation, completed exactly once.
 
-    Threads: completed by any thread (normally the loop), awaited by any number of threads.
-    A lock that is born locked is the gate that waiters queue at; it is faster than a
-    condition variable by half, and there is one for each waiting caller anyway.
+    Threads: any thread may complete a future (normally the loop thread does), and any number of
+    threads may wait for it. The thread that takes the claim writes value or error, then
+    ``_done``, then opens the gate. Other threads read value and error only after they have seen
+    ``_done`` or passed the gate.
 
-    :param release: opens the gate in place of the gate's own method; see
+    The gate is a lock that starts locked; waiters queue at it. A lock is faster than a condition
+    variable by half, and each waiting caller has a future of its own anyway.
+
+    :param release: called with the gate to open it, in place of the gate's own release(); see
         :meth:`EventLoop.release`
     """
 
@@ -36,10 +34,10 @@ class Future(Generic[T]):
 
     def __init__(self, release: Callable[[Any], object] | None = None) -> None:
         self._release = release
-        # Looked up now, not at import: eventlet may have replaced it since.
+        # Looked up now, not at import: eventlet may have replaced threading.Lock since.
         self._gate = threading.Lock()
         self._gate.acquire()
-        # list.pop() is atomic: who gets the one element may complete the future.
+        # list.pop() is atomic: the thread that gets the one element may complete the future.
         self._claims = [None]
         self._done = False
         self._value: T | None = None
@@ -60,8 +58,8 @@ class Future(Generic[T]):
             self._release(self._gate)
 
     def set_result(self, value: T) -> bool:
-        """Complete with a value; False if it was completed or cancelled before."""
-        try:  # as _claim() and _finish(), in line: it is called for every message
+        """Complete the future with a value; False if it was completed or cancelled before."""
+        try:  # the code of _claim() and _finish(), inline because every message comes here
             self._claims.pop()
         except IndexError:
             return False
@@ -74,7 +72,7 @@ class Future(Generic[T]):
         return True
 
     def set_exception(self, error: BaseException) -> bool:
-        """Complete with an exception; False if it was completed or cancelled before."""
+        """Complete the future with an exception; False if it was completed or cancelled before."""
         if not self._claim():
             return False
         self._error = error
@@ -82,19 +80,25 @@ class Future(Generic[T]):
         return True
 
     def cancel(self) -> bool:
-        """Give up on the result; False if there is one already."""
-        return self.set_exception(Cancelled())
+        """Give up on the result.
+
+        :returns: False if another thread has completed the future; done() is then true
+        """
+        if self.set_exception(Cancelled()):
+            return True
+        self.wait(CLAIM_TO_RESULT_SECONDS)  # another thread has the claim and writes the result now
+        return False
 
     def done(self) -> bool:
-        """True once there is a result, an exception or a cancellation."""
+        """Return True once there is a result, an exception or a cancellation."""
         return self._done
 
     def cancelled(self) -> bool:
-        """True once cancel() has succeeded."""
+        """Return True once cancel() has succeeded."""
         return self._done and isinstance(self._error, Cancelled)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to ``timeout`` seconds (None: for ever); True if the future is done."""
+        """Wait up to ``timeout`` seconds (None: for ever); return True if the future is done."""
         if self._done:
             return True
         if timeout is None:
@@ -110,12 +114,13 @@ class Future(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait for the result and return it, or raise the exception of the operation.
 
-        :raises TimeoutError: not done within ``timeout`` seconds. The future stays as it is:
-            cancel() then tells whether a result came in meanwhile.
+        :param timeout: seconds; None waits for ever
+        :raises TimeoutError: the future is not done within ``timeout`` seconds. The future stays
+            as it is: cancel() then returns False if a result has come meanwhile.
         :raises Cancelled: cancel() was called.
         """
         if not self._done:
-            # as wait(), in line: every call waits here
+            # the code of wait(), inline because every call waits here
             if timeout is None or not 0 < timeout <= threading.TIMEOUT_MAX:
                 done = self.wait(timeout)
             elif done := self._gate.acquire(True, timeout):
@@ -127,5 +132,5 @@ class Future(Generic[T]):
         try:
             raise self._error
         finally:
-            # The traceback refers to this frame, and self to the exception: break the circle.
+            # The traceback refers to this frame, and self to the exception: break the cycle.
             del self

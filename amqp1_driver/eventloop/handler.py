@@ -1,37 +1,44 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a transport and its owner have to say to each other."""
+"""The interface through which a transport calls its owner, on the loop thread."""
 
 from typing import Protocol
 
 
-class TransportHandler(Protocol):
-    """What a transport tells and asks its owner, on the loop thread."""
+class ByteStream(Protocol):
+    """The engine behind a transport, which takes the input and makes the output."""
 
-    def connected(self, description: str) -> None:
-        """TCP, and TLS if asked for, are up; ``description`` is for logs."""
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the peer; ``data`` is never empty."""
 
-    def data_received(self, data: bytes) -> None:
-        """The peer sent this, never empty."""
-
-    def pending_output(self) -> "memoryview | bytes | None":
-        """What is to be sent next, None or empty without anything. Not consumed yet."""
+    def output(self) -> "memoryview | bytes | None":
+        """Return the next output without consuming it; None or empty if there is none."""
 
     def output_written(self, n: int) -> None:
-        """The first ``n`` bytes of pending_output() have been taken."""
+        """Consume the first ``n`` bytes of output(), which the transport has taken."""
+
+
+class TransportHandler(Protocol):
+    """An owner of a transport. The transport calls these methods on the loop thread."""
+
+    def connected(self, description: str) -> None:
+        """Begin to use the byte stream: TCP is up, and TLS if the owner asked for TLS.
+
+        :param description: for logs
+        """
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the peer; ``data`` is never empty."""
+
+    def pending_output(self) -> "memoryview | bytes | None":
+        """Return the next output without consuming it; None or empty if there is none."""
+
+    def output_written(self, n: int) -> None:
+        """Consume the first ``n`` bytes of pending_output(), which the transport has taken."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, exactly once. None: close() was called.
+        """Handle the end of the connection. The transport calls this exactly once.
 
-        Otherwise ConnectError, TlsError, Disconnected, or LoopClosed as the loop ended.
+        :param exc: None after close(); otherwise ConnectError, TlsError, Disconnected, or
+            LoopClosed if the loop has ended
         """

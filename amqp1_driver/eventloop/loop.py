@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The I/O thread: one loop over descriptors, timers and the mailbox."""
+"""The event loop of the I/O thread, with the methods for any thread and for the loop thread."""
 
-import logging
+import contextlib
 import os
 import threading
 import time
@@ -21,52 +11,57 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from amqp1_driver import exceptions
+from amqp1_driver.eventloop.caller_runs import CallerRuns
 from amqp1_driver.eventloop.errors import LoopClosed
 from amqp1_driver.eventloop.futures import Future
+from amqp1_driver.eventloop.iteration import NAP_SECONDS, Iteration
 from amqp1_driver.eventloop.mailbox import Mailbox
-from amqp1_driver.eventloop.standin import StandIn
 from amqp1_driver.eventloop.timers import Timer
-from amqp1_driver.eventloop.turn import NAP, Turn
 from amqp1_driver.eventloop.watch import Callback, Watch
 
-LOG = logging.getLogger(__name__)
+LOG = exceptions.logger(__name__)
 
 
 class Resource(Protocol):
-    """Something with descriptors that belongs to a loop, such as a transport."""
+    """An owner of descriptors that belong to a loop, such as a transport."""
 
     def loop_closed(self, exc: Exception) -> None:
-        """The loop ends: tell whoever is concerned, and close. Loop thread."""
+        """Close and notify the owner: the loop ends with ``exc``. Runs on the loop thread."""
 
     def abandon(self) -> None:
-        """This is the child of a fork: close the inherited descriptors, touch nothing else."""
+        """Close the inherited descriptors in the child of a fork, and touch nothing else."""
 
 
 class EventLoop:
-    """Runs callbacks on a daemon thread of its own (a green one under eventlet).
+    """A loop that runs callbacks on a daemon thread of its own (a green one under eventlet).
 
-    Threads: post(), post_idly(), put(), release(), later(), stop(), now(), in_loop() and
-    on_death() on any; the rest on the loop thread only, which assert_in_loop() checks. While
-    that sleeps, a thread that has an operation for it may do the work in its place (put(),
-    ``alone``), and is the loop thread meanwhile. What happens in a turn is :class:`Turn`'s.
+    Threads: start(), stop(), is_alive(), post(), put(),
+    on_death(), now(), in_loop() and assert_in_loop() may run on any thread. The rest runs on the
+    loop thread only, except that add_before_sleep() may also run before start(); most of these
+    methods check the thread with assert_in_loop().
 
-    A callback that raises ends the loop: this is logged, every operation left in the mailbox is
-    aborted and on_death callbacks run, because a loop that went on with half-done state would
-    leave callers waiting.
+    While the loop's own thread sleeps, a thread that has an operation may do the work in its place
+    (see ``alone`` of put()), and is the loop thread meanwhile. :class:`Iteration` does the work of
+    one turn; its docstring says which data other threads read without the loop lock
+    (``loop_lock``), and why that is safe. The loop writes ``_cause`` once, before it calls the
+    callbacks of on_death(); on_death() adds its callback before it reads ``_cause``.
 
-    A child of a fork inherits a dead loop, with its descriptors closed; it makes a new one.
+    A callback that raises ends the loop. The loop then logs the exception, aborts every operation
+    left in the mailbox and calls the on_death callbacks. A loop that went on with half-done state
+    would leave callers waiting.
+
+    The child of a fork inherits a dead loop with closed descriptors, and makes a new loop.
+
+    :param mailbox_size: operations that the mailbox holds before put() waits
     """
 
     def __init__(self, name: str, *, mailbox_size: int = 10000) -> None:
         self.name = name
-        self._mailbox = Mailbox(mailbox_size, self._wake)
-        self._turn = Turn(self._mailbox)
-        self._timers = self._turn.timers
-        self._stand_in = StandIn(self._turn, self._wake)
-        # called for every message: see Mailbox.post_idly(), Turn.release() and Turn.later()
-        self.post_idly = self._mailbox.post_idly
-        self.release = self._turn.release
-        self.later = self._turn.later
+        self.mailbox = Mailbox(mailbox_size, self._wake)
+        self.iteration = Iteration(self.mailbox)
+        self._timers = self.iteration.timers
+        self._stand_in = CallerRuns(self.iteration, self._wake)
         self._may_stand_in = False
         self._main: int | None = None
         self._on_death: deque[Callable[[BaseException], object]] = deque()
@@ -78,106 +73,124 @@ class EventLoop:
     # -- any thread ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread; what was posted before runs first.
+        """Start the thread; operations posted before the start run first.
 
-        :raises LoopClosed: stopped before, or inherited through a fork.
+        :raises LoopClosed: the loop was stopped before, or inherited through a fork.
+        :raises RuntimeError: the loop was started before, or no thread can be started.
         :raises OSError: out of descriptors.
         """
-        if self._turn.stopping:
+        if self.iteration.stopping:
             raise LoopClosed(f"event loop {self.name} has ended", self._cause)
         if self._thread is not None:
             raise RuntimeError(f"event loop {self.name} was started before")
         try:
-            self._turn.watch = watch = Watch()
+            self.iteration.watch = watch = Watch()
             self._may_stand_in = watch.shared
             self._main = threading.main_thread().ident
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
         except BaseException as exc:
-            self._finish(exc)
+            if self._thread is None or isinstance(exc, Exception):
+                self._thread = None
+                self._finish(exc)
+            else:  # an interrupt while the thread was starting: the thread ends by itself
+                self.iteration.stopping = True
+                self._wake()
             raise
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End the loop after what was posted so far; True once its thread has gone.
+        """End the loop after the operations posted so far. Idempotent.
 
-        Waits up to ``timeout`` seconds (None: for ever). Called on the loop thread it cannot
-        wait, and is False. Idempotent.
+        :param timeout: seconds to wait for the thread's end; None waits for ever
+        :returns: True once the loop's thread has ended; False on the loop thread itself, which
+            cannot wait
         """
         try:
-            self._mailbox.post(self._stop)
+            self.mailbox.post(self._stop)
         except LoopClosed:
-            pass  # on its way out, or out
+            pass  # the loop is ending or has ended
         thread = self._thread
         if thread is None:
-            if not self._turn.stopping:
-                self._turn.stopping = True
+            if not self.iteration.stopping:
+                self.iteration.stopping = True
                 self._finish(None)
             return True
-        if self._turn.abandoned:
-            return True  # the thread is the parent's
+        if self.iteration.abandoned:
+            return True  # the thread exists in the parent process only
         if self.in_loop():
             return False
         thread.join(timeout)
         return not thread.is_alive()
 
     def is_alive(self) -> bool:
-        """True while the thread runs."""
-        return self._thread is not None and self._thread.is_alive() and not self._turn.abandoned
+        """Return True while the thread runs."""
+        return self._thread is not None and self._thread.is_alive() and not self.iteration.abandoned
 
     def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
         """Have the loop call ``fn(op)``; never blocks.
 
-        Operations run in the order in which they were handed in. One that never runs because
-        the loop ends gets ``op.abort(exc)``, if it has that method.
+        Operations run in the order of posting. If the loop ends before an operation has run, the
+        loop calls ``op.abort(exc)``, if ``op`` has that method.
 
         :raises LoopClosed: the loop has ended.
         """
-        self._mailbox.post(fn, op)
+        self.mailbox.post(fn, op)
 
     def put(
-        self, fn: Callable[[Any], object], op: Any = None, timeout: float | None = None,
-        alone: bool = False, future: Future[Any] | None = None, until: float = 0.0,
+        self,
+        fn: Callable[[Any], object],
+        op: Any = None,
+        timeout: float | None = None,
+        alone: bool = False,
+        future: Future[Any] | None = None,
+        until: float = 0.0,
     ) -> None:
-        """As post(), but wait up to ``timeout`` seconds (None: for ever) while it is full.
+        """Post an operation as post() does, but wait while the mailbox is full.
 
-        :param alone: nothing else is under way: if the loop sleeps, it is left to, and this
-            thread does what there is to do. With more under way the loop gathers it better.
-        :param future: what this thread is going to wait for. If it stands in, it goes on to
-            serve itself, up to ``until`` (seconds of the monotonic clock): nobody has to wake
-            it. Whether the future is done has to be seen in any case.
-        :raises MailboxFull: no room in time.
+        :param timeout: seconds to wait for room; None waits for ever
+        :param alone: no other operation is under way. If the loop sleeps, this thread leaves the
+            loop asleep and does the work itself (it stands in for the loop). With more operations
+            under way, the loop batches them better.
+        :param future: the future that this thread is going to wait for. If this thread stands in,
+            it may go on to read the socket until the future is done, so that no other thread has
+            to wake it. The caller must still wait for the future, which may not be done yet.
+        :param until: when this thread stops reading for ``future``, in seconds of the monotonic
+            clock
+        :raises MailboxFull: there was no room in time.
         :raises LoopClosed: the loop has ended.
         """
-        ident, turn = threading.get_ident(), self._turn
+        ident, turn = threading.get_ident(), self.iteration
         if turn.ident == ident:
-            self._mailbox.post(fn, op)  # only this thread could make room
-        # Handlers of signals run on the main thread, and may raise anywhere.
-        elif (alone and self._may_stand_in and ident != self._main
-                and turn.baton.acquire(False)):
+            self.mailbox.post(fn, op)  # waiting would block for ever: only this thread makes room
+        # The main thread never stands in: signal handlers run on it and may raise anywhere.
+        elif alone and self._may_stand_in and ident != self._main and turn.loop_lock.acquire(False):
             self._stand_in.run(ident, fn, op, future, until)
         else:
-            self._mailbox.put(fn, op, timeout)
+            self.mailbox.put(fn, op, timeout)
 
     def on_death(self, fn: Callable[[BaseException], object]) -> None:
-        """Have ``fn(exc)`` called on the loop thread if a callback's exception ends the loop.
+        """Have the loop thread call ``fn(exc)`` if an exception ends the loop.
 
-        At once, on this thread, if that has happened already.
+        If an exception has ended the loop already, this thread calls ``fn(exc)`` at once.
         """
         self._on_death.append(fn)
         if self._cause is not None:
             self._run_on_death(self._cause)
 
     def now(self) -> float:
-        """Seconds of the monotonic clock, which the timers go by."""
+        """Return the time of the monotonic clock in seconds, as the timers use it."""
         return time.monotonic()
 
     def in_loop(self) -> bool:
-        """Is this the loop thread?"""
-        return self._turn.ident == threading.get_ident()
+        """Return True on the loop thread."""
+        return self.iteration.ident == threading.get_ident()
 
     def assert_in_loop(self) -> None:
-        """:raises AssertionError: this is not the loop thread."""
-        if self._turn.ident != threading.get_ident():
+        """Check that this is the loop thread.
+
+        :raises AssertionError: this is another thread
+        """
+        if self.iteration.ident != threading.get_ident():
             raise AssertionError(f"not on the thread of event loop {self.name}")
 
     # -- loop thread -----------------------------------------------------------------------
@@ -188,94 +201,106 @@ class EventLoop:
         return self._timers.call_at(when, fn)
 
     def linger(self) -> None:
-        """Run the hooks of add_before_sleep() again within :data:`NAP`, come what may."""
-        self._turn.linger = NAP
+        """Have the hooks of add_before_sleep() run again soon, even if nothing else happens.
+
+        The next wait ends after at most :data:`NAP_SECONDS` seconds, or after ``turn.CALM_SECONDS``
+        seconds while a thread serves itself (see ``future`` of put()).
+        """
+        self.iteration.linger = NAP_SECONDS
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
         """Call ``fn()`` in ``delay`` seconds."""
         return self.call_at(time.monotonic() + delay, fn)
 
-    def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
-        """Watch a non-blocking descriptor: for reading now, for writing by set_writable().
+    def register(
+        self,
+        fileno: int,
+        on_readable: Callback,
+        on_writable: Callback,
+        failed: Callable[[Exception], object] | None = None,
+    ) -> None:
+        """Watch a non-blocking descriptor for reading; set_writable() adds writing.
 
-        A descriptor in error counts as ready for all that it is watched for.
+        The loop treats a descriptor in error as ready for all that it is watched for.
+
+        :param failed: called with an exception of one of the callbacks; None: it ends the loop
         """
         self.assert_in_loop()
-        self._watched.register(fileno, on_readable, on_writable)
+        self._watched.register(fileno, on_readable, on_writable, failed)
 
     def set_writable(self, fileno: int, wanted: bool) -> None:
-        """Whether to call on_writable when the descriptor takes data."""
+        """Set whether the loop calls on_writable when the descriptor takes data."""
         self.assert_in_loop()
         self._watched.set_writable(fileno, wanted)
 
     def is_registered(self, fileno: int) -> bool:
-        """Is this descriptor watched?"""
-        return self._turn.watch is not None and self._turn.watch.is_registered(fileno)
+        """Return True if the loop watches this descriptor."""
+        return self.iteration.watch is not None and self.iteration.watch.is_registered(fileno)
 
     def unregister(self, fileno: int) -> None:
-        """Watch no more; to be called before the descriptor is closed."""
+        """Stop watching a descriptor; call this before closing the descriptor."""
         self.assert_in_loop()
         self._watched.unregister(fileno)
 
     @property
     def _watched(self) -> Watch:
-        assert self._turn.watch is not None  # there is one from start() on
-        return self._turn.watch
+        assert self.iteration.watch is not None  # start() makes it
+        return self.iteration.watch
 
     def add_before_sleep(self, fn: Callback) -> None:
         """Call ``fn()`` after each batch of events, timers and operations, to flush output."""
-        # A new list: hooks may add and remove while they run.
-        self._turn.hooks = [*self._turn.hooks, fn]
-
-    def remove_before_sleep(self, fn: Callback) -> None:
-        """Undo add_before_sleep()."""
-        self._turn.hooks = [hook for hook in self._turn.hooks if hook != fn]
+        # A new list, because hooks may add and remove hooks while they run.
+        self.iteration.hooks = [*self.iteration.hooks, fn]
 
     def attach(self, resource: Resource) -> None:
-        """Have ``resource`` closed when the loop ends or is inherited through a fork."""
+        """Have the loop close ``resource`` when the loop ends, or in the child of a fork."""
         self.assert_in_loop()
         self._resources[resource] = None
 
     def detach(self, resource: Resource) -> None:
-        """Undo attach(); harmless if that is done."""
+        """Undo attach(); idempotent."""
         self._resources.pop(resource, None)
 
     # -- private ---------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        watch = self._turn.watch
+        watch = self.iteration.watch
         if watch is not None:
             watch.wake()
 
     def _stop(self, _: object) -> None:
-        self._turn.stopping = True
+        self.iteration.stopping = True
 
     def _run(self) -> None:
-        turn = self._turn
+        turn = self.iteration
         turn.ident = threading.get_ident()
         cause: BaseException | None = None
         try:
             watch = self._watched
             while not (turn.stopping or turn.abandoned):
                 turn.run(watch)
-        except BaseException as exc:  # the thread must not end in silence, whatever it was
+        except BaseException as exc:  # whatever it was, the thread must not end without a log entry
             cause = exc
         if not turn.abandoned:
             if cause is not None:
-                LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
-            self._finish(cause)
-        turn.ident = None  # the next thread may get the same number
-        turn.wake_all()
-        if turn.attended is not None:
-            turn.baton.release()  # for the one who serves itself, to leave
+                with contextlib.suppress(Exception):  # the application's log handler may fail
+                    LOG.error("event loop %s died: %r", self.name, cause, exc_info=cause)
+            _guarded(self._finish, cause)
+        turn.ident = None  # a new thread may get the same id
+        turn.wake_all(_guarded)
+        if turn.served_future is not None:
+            turn.loop_lock.release()  # so that the thread that serves itself can leave
 
     def _finish(self, cause: BaseException | None) -> None:
-        """The end, orderly (cause None) or not: fail what waits, then free what is held."""
-        turn = self._turn
+        """Abort the operations, close the resources, call on_death callbacks, free descriptors.
+
+        :param cause: the exception that ends the loop, None for an orderly end
+        """
+        turn = self.iteration
         turn.stopping = True
         self._cause = cause
         message = f"event loop {self.name} " + ("has stopped" if cause is None else "died")
-        self._mailbox.close(message, cause)
+        self.mailbox.close(message, cause)
         while self._resources:
             resource, _ = self._resources.popitem()
             _guarded(resource.loop_closed, LoopClosed(message, cause))
@@ -296,23 +321,23 @@ class EventLoop:
             _guarded(fn, cause)
 
     def _abandon(self) -> None:
-        """In the child of a fork: close what was inherited, wait for nothing, lock nothing.
+        """Close all that the child of a fork has inherited, without waiting or locking.
 
-        The poller is closed without unregistering anything: the parent's epoll set is the
-        same object in the kernel.
+        The poller is closed without unregistering any descriptor, because the parent's epoll set
+        is the same object in the kernel.
         """
-        turn = self._turn
+        turn = self.iteration
         if turn.abandoned:
             return
         turn.abandoned = True
-        self._mailbox.discard()
-        self._mailbox.close(f"event loop {self.name} belongs to the parent process")
+        self.mailbox.discard()
+        self.mailbox.close(f"event loop {self.name} belongs to the parent process")
         for resource in list(self._resources):
             _guarded(resource.abandon)
         self._resources.clear()
-        if self._thread is not None and not turn.stopping and turn.watch is not None:
-            turn.watch.abandon()
         turn.stopping = True
+        if turn.watch is not None:
+            turn.watch.abandon()
 
 
 def _guarded(fn: Callable[..., object], *args: object) -> None:

@@ -1,64 +1,62 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The one way from application threads to the I/O thread."""
+"""The one way from application threads to the I/O thread: a queue of operations; any thread."""
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from amqp1_driver import exceptions
 from amqp1_driver.eventloop.errors import LoopClosed, MailboxFull
 
-LOG = logging.getLogger(__name__)
+LOG = exceptions.logger(__name__)
 
 Entry = tuple[Callable[[Any], object], Any]
 
 
 class Mailbox:
-    """Operations for the loop, in the order in which they were handed in.
+    """A queue of operations for the loop, in the order of posting.
 
-    Threads: post() and put() on any thread, everything else on the loop. There is no lock:
-    a deque's append and popleft are atomic. The wake-up rule that loses nothing: the poster
-    appends, then looks whether the loop sleeps; the loop says that it sleeps, then looks
-    whether the deque is empty. One of them sees the other.
+    Threads: post(), post_lazily() and put() run on any thread, everything else on the thread that
+    holds the loop lock (``loop_lock``). The mailbox itself has no lock: a deque's append and
+    popleft are atomic, and each flag has one writer at a time.
+
+    No wake-up is lost: a poster appends before it checks whether the loop sleeps, and the loop
+    says that it sleeps before it checks whether the deque is empty. So at least one of the two
+    sees the other.
+
+    :param capacity: operations that the mailbox holds before put() waits; post() ignores it
+    :param wake: wakes the loop; called on the posting thread
     """
 
     def __init__(self, capacity: int, wake: Callable[[], object]) -> None:
         self._capacity = capacity
         self._wake = wake
-        #: what waits to be run
+        #: operations that have not run yet
         self.entries: deque[Entry] = deque()
-        self._waiters: deque[Any] = deque()  # locks, released one by one as room appears
-        #: set by the loop: it is about to wait, and then has looked for work once more
+        self._waiters: deque[Any] = deque()  # locks; _grant() releases one for each free place
+        #: set by the loop before it looks for work once more and then waits
         self.sleeping = False
-        #: set by the loop: it waits for a moment only, and then looks for work by itself
+        #: set by the loop while its wait is a nap (turn.NAP_SECONDS), which ends soon without a
+        #: wake-up
         self.napping = False
         self._closed: tuple[str, BaseException | None] | None = None
-        self._ended = False  # as _closed, for whom it has been None a moment ago
+        self._ended = False  # set after _closed; posters check it after the append
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def closed(self) -> bool:
-        """True once close() has begun."""
+        """Return True once close() has begun."""
         return self._closed is not None
 
     def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
         """Have the loop call ``fn(op)``; never blocks and ignores the capacity.
 
-        :raises LoopClosed: the loop has ended. What was accepted and never ran is aborted.
+        :raises LoopClosed: the loop has ended. The mailbox aborts an operation that it has
+            accepted and never ran.
         """
         if self._closed is not None:
             raise LoopClosed(*self._closed)
@@ -68,11 +66,12 @@ class Mailbox:
         elif self.sleeping:
             self._wake()
 
-    def post_idly(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """As post(), for what may wait until something else is posted, or for a nap's time.
+    def post_lazily(self, fn: Callable[[Any], object], op: Any = None) -> None:
+        """Post an operation that may wait for the next post() or for the end of the loop's nap.
 
-        So much that comes in quick succession goes out together, at one wake-up. A loop that
-        has woken nobody just now is woken at once.
+        A nap is the short wait (``turn.NAP_SECONDS``) after a batch in which the loop has woken
+        other threads. Operations that come in quick succession during a nap go out together, after
+        one wake-up. A loop that sleeps without a nap is woken at once by this call.
 
         :raises LoopClosed: the loop has ended.
         """
@@ -85,9 +84,10 @@ class Mailbox:
             self._wake()
 
     def put(self, fn: Callable[[Any], object], op: Any, timeout: float | None) -> None:
-        """As post(), but wait up to ``timeout`` seconds (None: for ever) for room.
+        """Post an operation as post() does, but wait for room.
 
-        :raises MailboxFull: no room in time.
+        :param timeout: seconds to wait; None waits for ever
+        :raises MailboxFull: there was no room in time.
         :raises LoopClosed: the loop has ended.
         """
         if len(self.entries) >= self._capacity or self._waiters:
@@ -101,11 +101,12 @@ class Mailbox:
             gate.acquire()
             self._waiters.append(gate)
             try:
-                # Full, and the loop has not ended, after it could see this waiter? Then wait.
+                # The loop can see this waiter from here on, so a grant cannot be missed. Wait only
+                # if the mailbox is still full and open.
                 granted = not self._full() or self._closed or _acquire(gate, deadline)
             except BaseException:
                 if not self._withdraw(gate):
-                    self._grant()  # room granted to a caller that gave up goes to the next
+                    self._grant()  # this caller gives up, so the next one gets its room
                 raise
             if self._withdraw(gate) and not granted:
                 raise MailboxFull(f"no room: {self._capacity} operations are waiting")
@@ -116,7 +117,7 @@ class Mailbox:
         return len(self.entries) >= self._capacity
 
     def _withdraw(self, gate: Any) -> bool:
-        """Leave the queue of waiters; False if room had been granted already."""
+        """Leave the queue of waiters; return False if the loop has granted room already."""
         try:
             self._waiters.remove(gate)
         except ValueError:
@@ -124,7 +125,7 @@ class Mailbox:
         return True
 
     def _grant(self) -> None:
-        """Let as many waiters go on as there is room."""
+        """Release as many waiters as there is room for."""
         for _ in range(self._capacity - len(self.entries)):
             try:
                 gate = self._waiters.popleft()
@@ -133,9 +134,11 @@ class Mailbox:
             gate.release()
 
     def drain(self, limit: int) -> int:
-        """Run up to ``limit`` operations; the number that ran.
+        """Run up to ``limit`` operations.
 
-        An exception of an operation ends the loop; the operation is aborted first.
+        An exception of an operation ends the loop. The mailbox aborts that operation first.
+
+        :returns: the number of operations that ran
         """
         entries = self.entries
         count = min(limit, len(entries))
@@ -151,20 +154,26 @@ class Mailbox:
         return count
 
     def close(self, message: str, cause: BaseException | None = None) -> None:
-        """Accept nothing more and abort what is left.
+        """Accept no more operations, and abort those that are left.
 
         Each operation that has an ``abort(exc)`` method gets a LoopClosed of its own.
+
+        :param cause: the exception that ended the loop, None after an orderly end
         """
         if self._closed is None:
             self._closed = (message, cause)
         self._ended = True
         self.sleeping = False
         self._abort_leftovers()
-        while self._waiters:
-            self._waiters.popleft().release()
+        while True:
+            try:
+                gate = self._waiters.popleft()
+            except IndexError:
+                return  # also if the last waiter has just given up
+            gate.release()
 
     def discard(self) -> None:
-        """Forget everything without aborting: for the child of a fork."""
+        """Drop all operations without aborting them, in the child of a fork."""
         self.entries.clear()
         self._waiters.clear()
 
@@ -173,8 +182,9 @@ class Mailbox:
             try:
                 _, op = self.entries.popleft()
             except IndexError:
-                return  # another thread was faster
-            if self._closed is not None:  # a new exception each: threads share no traceback
+                return  # another thread took the last one
+            # a new exception for each, so that threads share no traceback
+            if self._closed is not None:
                 abort(op, LoopClosed(*self._closed))
 
 
@@ -188,7 +198,10 @@ def _acquire(gate: Any, deadline: float | None) -> bool:
 
 
 def abort(op: Any, error: LoopClosed) -> None:
-    """Tell an operation that it will never run, or has failed to."""
+    """Call ``op.abort(error)``, if ``op`` has that method; log an exception that it raises.
+
+    :param op: an operation that never runs because the loop has ended, or that has raised
+    """
     tell = getattr(op, "abort", None)
     if tell is None:
         return

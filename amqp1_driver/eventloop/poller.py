@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Waiting for descriptors and for wake-ups: epoll natively, select elsewhere."""
+"""The wait for descriptors and wake-ups on the loop thread: epoll natively, select elsewhere."""
 
 import functools
 import os
@@ -19,20 +9,24 @@ from typing import Any, Protocol
 
 from amqp1_driver.eventloop import runtime
 
-# The values of epoll's EPOLLIN and EPOLLOUT, so that its answers need no translation.
+# The values of EPOLLIN and EPOLLOUT, so that answers of epoll need no translation.
 READ = 1
 WRITE = 4
+# The values of EPOLLERR and EPOLLHUP, which epoll reports without being asked. They are literals
+# because eventlet removes the names from the select module.
+ERROR = 0x8 | 0x10
+_EPOLLET = 1 << 31
 
 _MAX_EVENTS = 64
 
 
 class Waker:
-    """Interrupts the poller from any thread.
+    """A descriptor through which any thread can interrupt the poller.
 
-    The lock keeps a late wake() off a descriptor number that close() has just given back to
-    the system. It is a native lock under eventlet too: nothing that it covers can switch, and
-    the resolver's native threads take it. ``_pending`` spares the system calls of posters that
-    come between the wake-up and the loop's answer to it.
+    The lock prevents a late wake() from writing to a descriptor number that close() has just
+    given back to the system. It is a native lock under eventlet too: the code under the lock
+    cannot switch green threads, and the resolver's native threads take the lock. ``_pending``
+    saves the system calls of posters that come between a wake-up and the loop's clear().
     """
 
     def __init__(self) -> None:
@@ -44,7 +38,7 @@ class Waker:
         if hasattr(os, "eventfd"):
             fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._fds = (fd,)
-            # These two are not among the calls that eventlet replaces in os.
+            # eventlet does not replace these two functions of os.
             self._write = functools.partial(os.eventfd_write, fd, 1)
             self._read: Callable[[], object] = functools.partial(os.eventfd_read, fd)
         else:
@@ -56,24 +50,24 @@ class Waker:
             self._read = functools.partial(system.read, self._fds[0], 64)
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable."""
+        """Return the descriptor that wake() makes readable."""
         return self._fds[0]
 
     def wake(self) -> None:
-        """Make the poller return. Any thread; does nothing after close()."""
+        """Make the poller return. Runs on any thread; does nothing after close()."""
         if self._pending:
-            return  # the loop clears it before it looks for work
+            return  # the loop clears the flag before it looks for work
         with self._lock:
             if not (self._closed or self._pending):
                 # No bytecode boundary at which a signal handler could raise lies between
-                # the two: a wake-up is never marked and not sent.
+                # the two statements, so the flag is never set without a wake-up.
                 self._pending = True
                 self._write()
 
     def clear(self, read: bool) -> None:
-        """Take back the wake-ups. Loop thread; look for work only after it.
+        """Clear the wake-ups. Runs on the loop thread, which must look for work only after this.
 
-        ``read`` is what Poller.add_waker() said.
+        :param read: the result of Poller.add_waker()
         """
         if read:
             try:
@@ -83,12 +77,12 @@ class Waker:
         self._pending = False
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         with self._lock:
             self.abandon()
 
     def abandon(self) -> None:
-        """close() in the child of a fork, where the lock may be held for ever."""
+        """Close the descriptors in the child of a fork, where the lock may be held for ever."""
         if not self._closed:
             self._closed = True
             for fd in self._fds:
@@ -96,76 +90,72 @@ class Waker:
 
 
 class Poller(Protocol):
-    """Which descriptors are ready. Lives on the loop thread."""
+    """The system's wait for ready descriptors. Lives on the loop thread.
+
+    The loop's own thread calls poll() without the loop lock (``loop_lock``). If the watch is
+    ``shared``, poll() therefore reads nothing that another method writes.
+    """
 
     def add_waker(self, fd: int) -> bool:
-        """Watch the descriptor of a waker; True if its wake-ups must be read off."""
+        """Watch the descriptor of a waker.
+
+        :returns: True if Waker.clear() must read the wake-ups from the descriptor
+        """
 
     def add(self, fd: int, mask: int) -> None:
         """Watch a descriptor for READ, WRITE or both."""
 
     def change(self, fd: int, mask: int) -> None:
-        """Watch for something else."""
+        """Replace the mask for which a descriptor is watched."""
 
     def remove(self, fd: int) -> None:
-        """Watch no more; must come before the descriptor is closed."""
+        """Stop watching a descriptor; call this before closing the descriptor."""
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait up to ``timeout`` seconds; (descriptor, mask) for each that is ready."""
+        """Wait for ready descriptors, with or without the loop lock (``loop_lock``).
+
+        :param timeout: seconds; None waits for ever
+        :returns: (descriptor, bits of READ, WRITE and ERROR) for each that is ready
+        """
 
     def close(self) -> None:
-        """Let go of the system's resources."""
+        """Release the resources of the system."""
 
 
 class EpollPoller:
-    """epoll(7), level-triggered. A descriptor in error counts as all that it is watched for."""
+    """A poller over epoll(7), level-triggered. The kernel holds the set and locks it."""
 
     def __init__(self, epoll: Any) -> None:
         self._epoll = epoll  # close-on-exec, as Python opens it
-        self._masks: dict[int, int] = {}
 
     def add_waker(self, fd: int) -> bool:
-        # Edge-triggered, each wake-up is an event by itself. Reading would be one more system
-        # call that gives up the interpreter's lock for each wake-up.
+        # Edge-triggered: each wake-up is an event by itself. Reading would cost one more system
+        # call for each wake-up, and that call would give up the interpreter's lock.
         self._epoll.register(fd, READ | _EPOLLET)
-        self._masks[fd] = READ
         return False
 
     def add(self, fd: int, mask: int) -> None:
         self._epoll.register(fd, mask)
-        self._masks[fd] = mask
 
     def change(self, fd: int, mask: int) -> None:
         self._epoll.modify(fd, mask)
-        self._masks[fd] = mask
 
     def pause(self, fd: int) -> None:
-        self._epoll.modify(fd, 0)  # errors are told all the same
+        self._epoll.modify(fd, 0)  # with an empty mask the kernel still reports errors
 
     def remove(self, fd: int) -> None:
-        del self._masks[fd]
         self._epoll.unregister(fd)
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
         events: list[tuple[int, int]] = self._epoll.poll(timeout, _MAX_EVENTS)
-        for _, bits in events:
-            if bits & ~(READ | WRITE):
-                return [(fd, self._from_epoll(fd, bits)) for fd, bits in events]
         return events
 
     def close(self) -> None:
         self._epoll.close()
 
-    def _from_epoll(self, fd: int, bits: int) -> int:
-        return self._masks[fd] if bits & (_EPOLLERR | _EPOLLHUP) else bits & (READ | WRITE)
-
-
-# The values of the kernel's interface: eventlet takes the names away from the select module.
-_EPOLLERR, _EPOLLHUP, _EPOLLET = 0x8, 0x10, 1 << 31
-
 
 class SelectPoller:
-    """select(2), or eventlet's function of that name, which has no limit of 1024."""
+    """A poller over select(2), or over eventlet's select, which has no limit of 1024."""
 
     def __init__(self, select: Callable[..., Any]) -> None:
         self._select = select
@@ -199,7 +189,7 @@ class SelectPoller:
 
 
 def make_poller() -> Poller:
-    """The poller for the thread model that the process runs under now."""
+    """Return a poller for the thread model that the process runs under now."""
     if runtime.is_green():
         return SelectPoller(runtime.green_select())
     select = runtime.native("select")

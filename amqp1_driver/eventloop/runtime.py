@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which thread model the process runs under: native threads or eventlet's green threads.
+"""The thread model of the process, native threads or eventlet's green threads; any thread.
 
-Everything is looked up when it is asked for, because ``eventlet.monkey_patch()`` may come
-before or after the import of this module. eventlet itself is never imported from here.
+Each function looks at the present state, because ``eventlet.monkey_patch()`` may come before or
+after the import of this module. Only green_select() imports from eventlet; its callers have seen
+that is_green() is true, so eventlet is loaded already.
 """
 
 import importlib
@@ -27,16 +18,16 @@ def _patcher() -> Any:
 
 
 def is_green() -> bool:
-    """True if ``threading.Thread`` makes green threads in this process."""
+    """Return True if ``threading.Thread`` makes green threads in this process."""
     patcher = _patcher()
     return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
 
 def native(name: str) -> ModuleType:
-    """The module ``name`` as the standard library has it, whatever eventlet patched.
+    """Return the module ``name`` of the standard library without eventlet's patches.
 
-    Needed for what must run beside the green hub: a blocking name lookup in a real thread,
-    and sockets whose non-blocking calls are ours alone.
+    The driver needs it for work beside the green hub: a blocking name lookup on a native thread,
+    and sockets whose calls never block and so need no hub.
     """
     key = "thread" if name == "threading" else name
     patcher = _patcher()
@@ -47,5 +38,5 @@ def native(name: str) -> ModuleType:
 
 
 def green_select() -> Any:
-    """eventlet's own ``select`` function, which yields to the hub."""
+    """Return eventlet's own ``select`` function, which yields to the hub."""
     return importlib.import_module("eventlet.green.select").select

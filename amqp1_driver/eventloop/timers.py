@@ -1,26 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Timers of a loop, by deadline. No clock in here: the time is passed in."""
+"""The timers of a loop, by deadline, on the loop thread; callers pass in the time."""
 
 import heapq
 from collections.abc import Callable
 
-# Below this many dead entries sweeping the heap is not worth it.
+# With fewer cancelled entries than this, sweeping the heap is not worth the work.
 _SWEEP_MIN = 64
 
 
 class Timer:
-    """One pending call. Lives on the loop thread."""
+    """A pending call. Lives on the loop thread."""
 
     __slots__ = ("_fn", "_queue", "_seq", "when")
 
@@ -37,11 +27,11 @@ class Timer:
 
     @property
     def active(self) -> bool:
-        """True until the timer has fired or was cancelled."""
+        """Return True until the timer has fired or was cancelled."""
         return self._fn is not None
 
     def cancel(self) -> None:
-        """Do not call; harmless if it has fired. What it held is let go at once."""
+        """Cancel the call and drop the callback at once; does nothing if the timer has fired."""
         queue = self._queue
         if self._take() is not None and queue is not None:
             queue._cancelled()
@@ -52,26 +42,22 @@ class Timer:
 
 
 class TimerQueue:
-    """A heap of timers. Lives on the loop thread.
+    """A heap of timers. Lives on the loop thread; ``heap`` is always the same list object.
 
-    Cancelled timers stay in the heap until they come to the top or are more than half of it:
-    cancelling costs O(1), and the heap never holds more than twice what is pending.
+    Cancelled timers stay in the heap until they come to the top, or until more than 64 of them make
+    up more than half of the heap. So cancelling costs O(1) on average, and a heap with more than
+    64 cancelled timers holds at most twice the pending ones.
     """
 
     def __init__(self) -> None:
-        #: the earliest first; may be one that was cancelled
+        #: the earliest timer comes first, and may be a cancelled one
         self.heap: list[Timer] = []
         self._seq = 0
         self._dead = 0
 
     def __len__(self) -> int:
-        """How many timers are pending."""
+        """Return the number of pending timers."""
         return len(self.heap) - self._dead
-
-    @property
-    def heap_size(self) -> int:
-        """How many entries are held, cancelled ones included."""
-        return len(self.heap)
 
     def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
         """Have run_due() call ``fn()`` once its time is ``when`` (seconds) or later."""
@@ -81,9 +67,11 @@ class TimerQueue:
         return timer
 
     def run_due(self, now: float) -> int:
-        """Call what is due at ``now``, earliest first; the number of calls.
+        """Call the timers that are due at ``now``, the earliest first.
 
-        Timers that these calls set are left for the next time, however short they are.
+        A timer that one of these calls sets waits for the next run_due(), however short it is.
+
+        :returns: the number of calls
         """
         due: list[Timer] = []
         while self.heap and self.heap[0].when <= now:
@@ -104,6 +92,7 @@ class TimerQueue:
     def _cancelled(self) -> None:
         self._dead += 1
         if self._dead > _SWEEP_MIN and self._dead * 2 > len(self.heap):
-            self.heap = [timer for timer in self.heap if timer.active]
+            # in place, because Iteration.batch() keeps a reference to this list
+            self.heap[:] = [timer for timer in self.heap if timer.active]
             heapq.heapify(self.heap)
             self._dead = 0

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""TLS without sockets: bytes in, bytes out, and errors that say what is wrong."""
+"""TLS without sockets, as bytes in and bytes out, with errors that name the cause.
+
+The engine lives on the loop thread; make_context() blocks and runs on another thread.
+"""
 
 import ssl
 from dataclasses import dataclass, field
@@ -36,7 +29,7 @@ _VERIFY_CAUSES = {
     64: "wrong IP address in the certificate of the peer",
 }
 
-# SSLError.reason of OpenSSL -> what it means to whoever set this up.
+# SSLError.reason of OpenSSL -> what the reason means to the operator.
 _NOT_TLS = "the peer does not speak TLS (is this a clear port?)"
 _VERSIONS = "no TLS version in common with the peer"
 _REFUSED = "the peer refuses our client certificate"
@@ -63,10 +56,12 @@ _REASON_CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class TlsParameters:
-    """How to speak TLS. Files are PEM; without ``ca_file`` the system's CAs are trusted.
+    """The parameters of TLS for a client. All files are PEM.
 
-    ``server_name`` is sent as SNI and looked for in the certificate; None stands for the host
-    that is connected to. Without ``verify`` the certificate is not looked at.
+    :param ca_file: trusted CAs; None trusts the CAs of the system
+    :param server_name: sent as SNI and looked for in the certificate; None stands for the host to
+        which the transport connects
+    :param verify: False skips all checks of the peer's certificate
     """
 
     ca_file: str | None = None
@@ -79,10 +74,10 @@ class TlsParameters:
 
 
 def make_context(parameters: TlsParameters) -> ssl.SSLContext:
-    """The context for a client; reads files, so not on the loop thread.
+    """Return the context for a client. Reads files, so do not call it on the loop thread.
 
-    :raises TlsError: a file is missing or no good, the key password is wrong or missing, or
-        the minimum version is unknown.
+    :raises TlsError: a file is missing or unusable, the key password is wrong or missing, or the
+        minimum version is unknown.
     """
     minimum = _MIN_VERSIONS.get(parameters.min_version)
     if minimum is None:
@@ -136,19 +131,21 @@ def _file_cause(exc: Exception) -> str:
 class TlsEngine:
     """A client's TLS connection between two byte streams in memory. Lives on the loop thread.
 
-    Feed what the peer sent, send what take_output() gives, in that order, also after an error:
-    the output then holds the alert that tells the peer.
+    The owner calls feed() with bytes from the peer, then sends the bytes from take_output(). The
+    owner sends them after an error too, as they then hold the alert for the peer.
+
+    :raises TlsError: ``server_name`` is no valid name, or is missing although the context checks
+        the name
     """
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
-        """:raises TlsError: ``server_name`` is no valid name, or missing where it is checked."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        # The root label's dot belongs to DNS; neither SNI nor certificates have it.
+        # The dot of the root label belongs to DNS; SNI and certificates do not have it.
         name = (server_name or "").rstrip(".") or None
         self._name = name
         if context.check_hostname and not name:
-            # wrap_bio() would take this, and then check no name at all.
+            # wrap_bio() would accept a missing name and then check no name at all.
             raise TlsError("no server name to look for in the certificate")
         try:
             self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
@@ -156,33 +153,34 @@ class TlsEngine:
             raise TlsError(f"bad server name {name!r}: {describe(exc)}") from exc
         self._established = False
         self._closed = False
-        #: What broke after the plaintext that the last feed() returned; None: nothing.
+        #: The failure that came after the plaintext returned by the last feed(); None if none came.
         self.error: TlsError | None = None
 
     @property
     def established(self) -> bool:
-        """True once the handshake is over."""
+        """Return True once the handshake is over."""
         return self._established
 
     @property
     def closed(self) -> bool:
-        """True once the peer has said that it sends no more."""
+        """Return True once the peer has announced that it sends no more data."""
         return self._closed
 
     def describe(self) -> str:
-        """Version and cipher in use, for logs."""
+        """Return the version and cipher in use, for logs."""
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else '?'}"
 
     def start(self) -> None:
-        """Make the first flight of the handshake."""
+        """Put the first flight of the handshake into the output."""
         self._handshake()
 
     def feed(self, data: bytes | memoryview) -> bytes:
-        """Take bytes from the peer; the plaintext that they bring, maybe empty.
+        """Take bytes from the peer and return the plaintext in them, which may be empty.
 
-        :raises TlsError: handshake or record layer failed; nothing works any more. Plaintext
-            from before the failure is returned first: the failure is then in ``error``.
+        :raises TlsError: the handshake or the record layer has failed for good. If there was
+            plaintext before a failure of the record layer, this call returns the plaintext
+            instead, and the failure is in ``error``.
         """
         self._incoming.write(data)
         if not self._established:
@@ -192,16 +190,20 @@ class TlsEngine:
         return self._read()
 
     def feed_eof(self) -> None:
-        """The peer closed its side.
+        """Take the end of the peer's byte stream.
 
-        :raises TlsError: in the middle of the handshake.
+        :raises TlsError: the handshake is not over.
         """
         self._incoming.write_eof()
         if not self._established:
             raise TlsError("the peer closed the connection during the handshake")
 
     def wrap(self, data: bytes | memoryview) -> int:
-        """Encrypt plaintext to the output; how much was taken (0: only after more input)."""
+        """Encrypt plaintext to the output.
+
+        :returns: the number of bytes taken; 0 if TLS needs more input first
+        :raises TlsError: TLS has failed for good
+        """
         try:
             return self._object.write(data)
         except ssl.SSLWantReadError:
@@ -210,16 +212,16 @@ class TlsEngine:
             raise TlsError(self._cause(exc)) from exc
 
     def take_output(self) -> bytes:
-        """What is to be sent to the peer now, maybe empty."""
+        """Take and return the bytes to send to the peer now; may be empty."""
         return self._outgoing.read()
 
     def close_notify(self) -> None:
-        """Tell the peer that no more data follows; goes to the output, waits for nothing."""
+        """Put close_notify (no more data follows) into the output, without waiting."""
         if self._established:
             try:
                 self._object.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # WantRead: its answer is not waited for; others: broken anyway
+                pass  # WantRead: the peer's answer is of no interest; others: TLS is broken anyway
 
     def _handshake(self) -> None:
         try:
@@ -253,8 +255,10 @@ class TlsEngine:
         if isinstance(exc, ssl.SSLCertVerificationError):
             cause = _VERIFY_CAUSES.get(exc.verify_code)
             detail: Any = exc.verify_message
-            if exc.verify_code in (62, 64):
-                detail = f"expected {self._name}"
+            if exc.verify_code == 62:
+                detail = f"expected {self._name} in subjectAltName"
+            elif exc.verify_code == 64:
+                detail = f"expected {self._name} in subjectAltName; no common name counts for it"
             return f"{cause or 'the certificate of the peer is no good'} ({detail})"
         cause = _REASON_CAUSES.get(exc.reason or "")
         if cause is _NOT_TLS and self._established:

@@ -1,40 +1,42 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One connection's byte stream: made, read and written, over TLS if asked for, and ended."""
+"""The byte stream of one connection over TCP, with TLS or without; loop thread."""
 
 import enum
+import functools
 import ssl
 from typing import TYPE_CHECKING
 
-from amqp1_driver.eventloop.approach import Approach, Arrival
-from amqp1_driver.eventloop.errors import ConnectError, Disconnected, TlsError, describe
-from amqp1_driver.eventloop.handler import TransportHandler
+from amqp1_driver import exceptions
+from amqp1_driver.eventloop.dial import Arrival, Dial
+from amqp1_driver.eventloop.errors import (
+    ConnectError,
+    Disconnected,
+    TlsError,
+    describe,
+    join_host_port,
+)
+from amqp1_driver.eventloop.guard import Guard
+from amqp1_driver.eventloop.handler import ByteStream, TransportHandler
 from amqp1_driver.eventloop.loop import EventLoop
-from amqp1_driver.eventloop.outlet import Outlet, TlsOutlet
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters
 from amqp1_driver.eventloop.tunnel import ProxyParameters
+from amqp1_driver.eventloop.writer import TlsWriter, Writer
+from amqp1_driver.exceptions import printable
 
 if TYPE_CHECKING:
     import socket
 
+LOG = exceptions.logger(__name__)
+
 _RECEIVE_SIZE = 256 * 1024
-# Full buffers read in a row before others have their turn.
+# Full buffers that a transport reads in a row before other connections have their turn.
 _RECEIVE_ROUNDS = 4
 
 
 class State(enum.Enum):
-    """Where a transport is; it only ever moves forward."""
+    """The states of a transport; a transport only moves forward."""
 
     NEW = "not started"
     APPROACH = "on the way to the host"
@@ -47,7 +49,16 @@ class Transport:
     """A TCP or TLS connection to a host. Lives on the loop thread.
 
     The handler may call flush() and close() from any of its callbacks; close() calls
-    connection_lost() before it returns. After connection_lost() the handler hears nothing.
+    connection_lost() before it returns. After connection_lost() the transport calls the handler
+    no more.
+
+    An exception of a handler's callback, or of the transport itself, is logged and ends this
+    connection with ConnectError or Disconnected. The exception never reaches the loop or the
+    owner: ``guard`` is the only way from here to the loop, and flush() and close() catch
+    exceptions themselves.
+
+    :param proxy: the way to the host; with a proxy, only the proxy looks up the host's name
+    :param timeout: seconds for everything until connected() is called
     """
 
     def __init__(
@@ -61,10 +72,10 @@ class Transport:
         proxy: ProxyParameters | None = None,
         timeout: float,
     ) -> None:
-        """``timeout``: seconds for everything until connected() is called. ``proxy``: the way
-        to the host, whose name then only the proxy looks up."""
-        self._loop = loop
+        self._loop = self.guard = Guard(loop, self._failed)
         self._handler = handler
+        #: takes the input and makes the output in place of the handler
+        self._stream: ByteStream | None = None
         self._host = host
         self._port = port
         self._tls = tls
@@ -72,77 +83,102 @@ class Transport:
         self._timeout = timeout
         self._state = State.NEW
         self._timer: Timer | None = None
-        self._approach: Approach | None = None
+        self._approach: Dial | None = None
         self._socket: socket.socket | None = None
         self._fd = -1
         self._description = ""
-        self._outlet: Outlet | None = None
-        self._secured: TlsOutlet | None = None
+        self._address = ""
+        self._outlet: Writer | None = None
+        self._tls_writer: TlsWriter | None = None
         self._flushing = False
         self._buffer = memoryview(b"")
 
     @property
     def state(self) -> State:
-        """Where this transport is."""
+        """Return the state of this transport."""
         return self._state
 
     # -- the owner's calls -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect; connected() or connection_lost() follows, never from in here."""
+        """Begin to connect; connected() or connection_lost() follows, never from within start()."""
         self._loop.assert_in_loop()
         assert self._state is State.NEW
         self._state = State.APPROACH
+        try:
+            self._start()
+        except Exception as exc:
+            self._loop.call_later(0, functools.partial(self._failed, exc))
+
+    def _start(self) -> None:
         self._loop.attach(self)
         deadline = self._loop.now() + self._timeout
         self._timer = self._loop.call_at(deadline, self._on_timeout)
-        self._approach = Approach(
+        self._approach = Dial(
             self._loop, self._host, self._port, self._tls, self._proxy, deadline, self._on_arrival
         )
         self._approach.start()
 
-    def flush(self) -> None:
-        """Send what the handler has, as far as the socket takes it; the rest follows by itself.
+    def serve(self, stream: ByteStream | None) -> None:
+        """Have ``stream`` take the input and make the output from now on; None: the handler.
 
-        To be called when there is new output, such as before the loop sleeps.
+        It saves calls: all messages go this way. With TLS the handler goes on to do both.
+        """
+        self._stream = stream
+
+    def flush(self) -> None:
+        """Send the handler's output as far as the socket takes it; the loop sends the rest later.
+
+        The handler calls flush() when it has new output, such as before the loop sleeps.
         """
         outlet = self._outlet
         if self._state is not State.OPEN or self._flushing or outlet is None:
             return
         self._flushing = True
         try:
-            if self._secured is not None:
-                self._secured.flush()
+            if self._tls_writer is not None:
+                self._tls_writer.flush()
                 return
-            while not outlet.blocked and (data := self._handler.pending_output()):
+            stream, handler = self._stream, self._handler
+            while not outlet.blocked and (
+                data := handler.pending_output() if stream is None else stream.output()
+            ):
                 size = len(data)
                 n = outlet.send(data)
                 del data  # a view: the handler cannot change its buffer as long as it exists
-                if n:
-                    self._handler.output_written(n)
+                if n and stream is None:
+                    handler.output_written(n)
+                elif n and stream is not None:
+                    stream.output_written(n)
                 if n < size:
                     outlet.block()
-        except TlsError as exc:
-            self._tls_failed(exc)
+        except Exception as exc:
+            self._failed(exc)
         finally:
             self._flushing = False
 
     def close(self) -> None:
-        """Send what the socket takes at once, and TLS's farewell, then close. Idempotent."""
+        """Send what the socket takes at once, and TLS's close_notify, then close. Idempotent.
+
+        :raises AssertionError: this is not the loop thread
+        """
         self._loop.assert_in_loop()
+        self._loop.run(self._close)
+
+    def _close(self) -> None:
         self.flush()
-        if self._state is State.OPEN and self._secured is not None:
-            self._secured.send_farewell()
+        if self._state is State.OPEN and self._tls_writer is not None:
+            self._tls_writer.send_close_notify()
         self._end(None)
 
     # -- the loop's calls ------------------------------------------------------------------
 
     def loop_closed(self, exc: Exception) -> None:
-        """The loop ends."""
+        """End the connection with ``exc``: the loop ends."""
         self._end(exc)
 
     def abandon(self) -> None:
-        """This is the child of a fork: the connection belongs to the parent."""
+        """Close the socket in the child of a fork; the connection belongs to the parent."""
         self._state = State.CLOSED
         if self._approach is not None:
             self._approach.abandon()
@@ -160,27 +196,27 @@ class Transport:
         self._end(ConnectError(self._host, self._port, reason, failures))
 
     def _on_arrival(self, arrival: Arrival | ConnectError | TlsError) -> None:
-        self._approach = None
         if not isinstance(arrival, Arrival):
+            self._approach = None
             self._end(arrival)
             return
-        self._description = arrival.description
-        self._socket = arrival.sock
+        self._socket, self._approach = arrival.sock, None
+        self._description, self._address = arrival.description, arrival.address
         self._fd = arrival.sock.fileno()
         self._loop.register(self._fd, self._on_readable, self._on_writable)
-        self._outlet = Outlet(self._loop, arrival.sock, self._read_last)
+        self._outlet = Writer(self._loop, arrival.sock, self._read_last)
         self._buffer = memoryview(bytearray(_RECEIVE_SIZE))
         if arrival.context is None or self._tls is None:
             self._established()
         else:
             self._secure(arrival.context, self._tls, self._outlet)
-        if arrival.rest and self._secured is not None:
-            self._receive_tls(self._secured, memoryview(arrival.rest))
+        if arrival.rest and self._tls_writer is not None:
+            self._receive_tls(self._tls_writer, memoryview(arrival.rest))
         elif arrival.rest and self._state is State.OPEN:
             self._handler.data_received(arrival.rest)
 
-    def _secure(self, context: ssl.SSLContext, tls: TlsParameters, outlet: Outlet) -> None:
-        """Begin with TLS."""
+    def _secure(self, context: ssl.SSLContext, tls: TlsParameters, outlet: Writer) -> None:
+        """Begin the TLS handshake."""
         self._state = State.HANDSHAKE
         try:
             engine = TlsEngine(context, tls.server_name or self._host)
@@ -188,16 +224,16 @@ class Transport:
         except TlsError as exc:
             self._end(exc.at(self._host, self._port))
             return
-        self._secured = TlsOutlet(outlet, engine, self._handler)
-        self._secured.send_backlog()
+        self._tls_writer = TlsWriter(outlet, engine, self._handler)
+        self._tls_writer.send_backlog()
 
     def _established(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._state = State.OPEN
-        if self._secured is not None:
-            self._description += f" over {self._secured.engine.describe()}"
+        if self._tls_writer is not None:
+            self._description += f" over {self._tls_writer.engine.describe()}"
         self._handler.connected(self._description)
         self.flush()
 
@@ -211,7 +247,10 @@ class Transport:
                 return
 
     def _receive(self) -> int:
-        """Read once and pass it on; how much it was, 0 if nothing more can come now."""
+        """Read once and pass the data on.
+
+        :returns: the number of bytes read; 0 if nothing more can be read now
+        """
         sock = self._socket
         if sock is None:
             return 0
@@ -224,13 +263,17 @@ class Transport:
             return 0
         if n == 0:
             self._eof()
-        elif self._secured is None:
-            self._handler.data_received(bytes(self._buffer[:n]))
+        elif self._tls_writer is None:
+            data = bytes(self._buffer[:n])
+            if self._stream is None:
+                self._handler.data_received(data)
+            else:
+                self._stream.receive(data)
         else:
-            self._receive_tls(self._secured, self._buffer[:n])
+            self._receive_tls(self._tls_writer, self._buffer[:n])
         return n
 
-    def _receive_tls(self, secured: TlsOutlet, data: memoryview) -> None:
+    def _receive_tls(self, secured: TlsWriter, data: memoryview) -> None:
         engine = secured.engine
         try:
             plaintext = engine.feed(data)
@@ -248,7 +291,7 @@ class Transport:
             self._eof()
 
     def _read_last(self) -> None:
-        """Sending has failed: read what is left, then end."""
+        """Read what is left after sending has failed, then end the connection."""
         while self._receive():
             pass
         if self._outlet is not None and self._outlet.error is not None:
@@ -267,8 +310,8 @@ class Transport:
         outlet = self._outlet
         assert outlet is not None
         outlet.blocked = False
-        if self._secured is not None:
-            self._secured.send_backlog()
+        if self._tls_writer is not None:
+            self._tls_writer.send_backlog()
         self.flush()
         outlet.flushed()
 
@@ -276,7 +319,7 @@ class Transport:
 
     def _broken(self, exc: OSError) -> None:
         if self._state is State.HANDSHAKE:
-            reason = f"the peer broke off the handshake ({describe(exc)}); is this a clear port?"
+            reason = f"the peer broke off the handshake ({describe(exc)})"
             self._end(TlsError(reason).at(self._host, self._port))
             return
         error = Disconnected(self._host, self._port, f"connection lost: {describe(exc)}")
@@ -284,27 +327,59 @@ class Transport:
         self._end(error)
 
     def _tls_failed(self, exc: TlsError) -> None:
-        if self._secured is not None:
-            self._secured.send_alert()
+        if self._tls_writer is not None:
+            self._loop.run(self._tls_writer.send_alert)
         self._end(exc.at(self._host, self._port))
+
+    def _failed(self, exc: Exception) -> None:
+        """Fail this connection after a callback has raised ``exc``."""
+        if isinstance(exc, TlsError) and self._state in (State.HANDSHAKE, State.OPEN):
+            self._tls_failed(exc)
+            return
+        place = join_host_port(self._host, self._port)
+        if self._address:
+            place += f" at {self._address}"
+        if self._state is State.CLOSED:
+            LOG.error("Internal error after the end of the connection to %s", place, exc_info=exc)
+            return
+        LOG.error("Connection to %s is given up after an internal error", place, exc_info=exc)
+        kind = Disconnected if self._state is State.OPEN else ConnectError
+        reason = f"internal error: {printable(exc)}"
+        error = kind(
+            self._host, self._port, f"{reason} (at {self._address})" if self._address else reason
+        )
+        # The traceback is logged above. It is dropped, as its frames hold buffers and sockets.
+        error.__cause__ = exc.with_traceback(None)
+        self._end(error)
 
     def _end(self, exc: Exception | None) -> None:
         if self._state is State.CLOSED:
             return
         self._state = State.CLOSED
+        self._loop.run(self._release)
+        self._loop.run(functools.partial(self._handler.connection_lost, exc))
+
+    def _release(self) -> None:
+        """Release the timer, sockets and buffers of the connection, and detach it from the loop."""
+        try:
+            self._stop()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            self._tls_writer = None
+            self._buffer = memoryview(b"")
+            self._loop.detach(self)
+
+    def _stop(self) -> None:
+        """Stop the timer, the output and the approach, so that the loop makes no more calls."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._outlet is not None:
+            self._outlet.close()
         if self._approach is not None:
             self._approach.abort()
             self._approach = None
-        if self._socket is not None:
+        if self._loop.is_registered(self._fd):
             self._loop.unregister(self._fd)
-            self._socket.close()
-            self._socket = None
-        if self._outlet is not None:
-            self._outlet.close()
-        self._secured = None
-        self._buffer = memoryview(b"")
-        self._loop.detach(self)
-        self._handler.connection_lost(exc)

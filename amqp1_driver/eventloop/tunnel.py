@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""A way through an HTTP proxy (RFC 9110, method CONNECT), without sockets. Loop thread."""
+"""A tunnel through an HTTP proxy (RFC 9110, method CONNECT), without sockets; loop thread."""
 
 import base64
 from dataclasses import dataclass, field
@@ -22,7 +12,7 @@ from amqp1_driver.eventloop.errors import join_host_port
 
 @dataclass(frozen=True, slots=True)
 class ProxyParameters:
-    """An HTTP proxy."""
+    """The address of an HTTP proxy, and the credentials for Basic authentication."""
 
     host: str
     port: int
@@ -34,13 +24,16 @@ class ProxyParameters:
 
 
 class TunnelError(Exception):
-    """The proxy does not let us through; the text says why."""
+    """The error of a proxy that does not let us through; the text says why."""
 
 
 class Tunnel:
-    """Send ``request``, feed what the proxy sends until ``established``.
+    """A tunnel through a proxy to a host. Lives on the loop thread.
 
-    :param host, port: where to get to
+    The owner sends ``request``, then calls feed() with the proxy's answer until ``established``.
+
+    :param host: the host behind the proxy
+    :param port: the port of that host
     :raises TunnelError: the package h11 is missing
     """
 
@@ -62,9 +55,10 @@ class Tunnel:
         self.request: bytes = self._http.send(request) + self._http.send(h11.EndOfMessage())
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes from the proxy; returns those that come from behind it.
+        """Take bytes from the proxy.
 
-        :raises TunnelError: it refuses, or speaks no HTTP
+        :returns: the bytes that come from behind the proxy; may be empty
+        :raises TunnelError: the proxy refuses, hangs up or speaks no HTTP
         """
         try:
             self._http.receive_data(data)
@@ -79,7 +73,7 @@ class Tunnel:
         return rest
 
     def feed_eof(self) -> TunnelError:
-        """The proxy hung up."""
+        """Return the error of a proxy that has hung up."""
         return TunnelError(f"proxy {self._proxy} closed the connection instead of answering")
 
     def _on_event(self, event: Any) -> None:

@@ -1,37 +1,40 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The descriptors that a loop watches, and the one that wakes it."""
+"""The descriptors that a loop watches, and the one that wakes the loop; loop thread."""
 
 from collections.abc import Callable
 
-from amqp1_driver.eventloop.loan import Loan
-from amqp1_driver.eventloop.poller import READ, WRITE, EpollPoller, Waker, make_poller
+from amqp1_driver.eventloop.borrowed_fd import BorrowedFd
+from amqp1_driver.eventloop.poller import ERROR, READ, WRITE, EpollPoller, Waker, make_poller
 
 Callback = Callable[[], object]
 
 
 class _Registration:
-    __slots__ = ("active", "mask", "on_readable", "on_writable")
+    __slots__ = ("active", "failed", "mask", "on_readable", "on_writable")
 
-    def __init__(self, on_readable: Callback, on_writable: Callback) -> None:
+    def __init__(
+        self,
+        on_readable: Callback,
+        on_writable: Callback,
+        failed: Callable[[Exception], object] | None,
+    ) -> None:
         self.on_readable = on_readable
         self.on_writable = on_writable
+        self.failed = failed
         self.mask = READ
         self.active = True
 
 
 class Watch:
-    """A poller, its waker and what to call. wake() on any thread, all else on the loop's.
+    """A poller with its waker, and the callbacks for each watched descriptor.
+
+    Threads: wake() runs on any thread, wait() on the loop's own thread without the loop lock
+    (``loop_lock``), everything else on the thread that holds ``loop_lock``.
+
+    The result of wait() may be out of date when the loop's own thread holds ``loop_lock`` again.
+    ``changes`` differs then, and look_again() polls anew. Events mean something only together with
+    the descriptor's registration, so dispatch() looks up the registration with ``loop_lock`` held.
 
     :raises OSError: out of descriptors
     """
@@ -45,32 +48,44 @@ class Watch:
             self._waker.close()
             raise
         self._read_wakeups = self._poller.add_waker(self._waker.fileno())
-        #: What has happened, after up to so many seconds (None: any time).
+        #: Poller.poll(): waits up to so many seconds (None: for ever) and returns the events.
         self.wait: Callable[[float | None], list[tuple[int, int]]] = self._poller.poll
-        #: whether it may be changed by another thread while one waits in it
+        #: True if another thread may change the poller while the loop's own thread waits in it
         self.shared = isinstance(self._poller, EpollPoller)
-        #: counts what was registered and unregistered
+        #: number of calls of register() and unregister() so far
         self.changes = 0
-        self._loan: Loan | None = None
+        self._loan: BorrowedFd | None = None
 
     def wake(self) -> None:
-        """Have wait() return."""
+        """Make wait() return."""
         self._waker.wake()
 
     def look_again(self) -> list[tuple[int, int]]:
-        """The watched have changed during wait(): a number in its answer may belong to another
-        file by now. What is ready still is."""
+        """Poll again without waiting, after registrations have changed during wait().
+
+        A descriptor number in the result of wait() may belong to another file by now. No event is
+        lost, as descriptors that are ready stay ready.
+        """
         self._waker.clear(self._read_wakeups)
         return self._poller.poll(0)
 
-    def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
-        """Watch for reading."""
+    def register(
+        self,
+        fileno: int,
+        on_readable: Callback,
+        on_writable: Callback,
+        failed: Callable[[Exception], object] | None = None,
+    ) -> None:
+        """Watch a descriptor for reading.
+
+        :param failed: called with an exception of one of the callbacks; None: it ends the loop
+        """
         self.changes += 1
         self._poller.add(fileno, READ)
-        self._registrations[fileno] = _Registration(on_readable, on_writable)
+        self._registrations[fileno] = _Registration(on_readable, on_writable, failed)
 
     def set_writable(self, fileno: int, wanted: bool) -> None:
-        """Watch for writing too, or no more."""
+        """Watch a descriptor for writing too, or for reading only."""
         registration = self._registrations[fileno]
         mask = READ | WRITE if wanted else READ
         if mask != registration.mask:
@@ -78,21 +93,26 @@ class Watch:
             self._poller.change(fileno, mask)
 
     def is_registered(self, fileno: int) -> bool:
-        """Is it watched?"""
+        """Return True if a descriptor is watched."""
         return fileno in self._registrations
 
     def unregister(self, fileno: int) -> None:
-        """Watch it no more."""
+        """Stop watching a descriptor, and recall the loan if there is one."""
         self.changes += 1
         registration = self._registrations.pop(fileno)
-        registration.active = False  # its events of this batch are void
+        registration.active = False  # later events of this batch are dropped
         self.recall()
         self._poller.remove(fileno)
 
-    def lend(self) -> Loan | None:
-        """The only descriptor, for another thread to wait for; None if there is not just one
-        that is to be read, or no descriptor left to call that thread away by. wait() does not
-        tell of it until it is given back.
+    def lend(self) -> BorrowedFd | None:
+        """Lend the only descriptor to another thread, which waits for it until take_back().
+
+        Meanwhile wait() reports only errors of that descriptor. An error wakes both threads: the
+        first thread that holds ``loop_lock`` handles the error, and the other one sees the new
+        value of ``changes``.
+
+        :returns: the loan; None unless exactly one descriptor is watched, and for reading only.
+            None also if the poller is not epoll, or the system refuses
         """
         poller = self._poller
         if len(self._registrations) != 1 or not isinstance(poller, EpollPoller):
@@ -100,68 +120,87 @@ class Watch:
         [(fileno, registration)] = self._registrations.items()
         if registration.mask != READ:
             return None
-        if self._loan is None:
-            try:
-                self._loan = Loan()
-            except OSError:
-                return None
-        poller.pause(fileno)
+        try:
+            if self._loan is None:
+                self._loan = BorrowedFd()
+            poller.pause(fileno)
+        except OSError:
+            return None
         self._loan.begin(fileno, registration)
         return self._loan
 
     def recall(self) -> None:
-        """Have the thread that waits for what was lent look up."""
+        """Make the borrowing thread's wait return, if there is a loan."""
         if self._loan is not None and self._loan.out:
             self._loan.recall()
 
-    def read_lent(self, loan: Loan) -> None:
-        """What was lent can be read."""
+    def on_borrowed_readable(self, loan: BorrowedFd) -> None:
+        """Call on_readable of the lent descriptor."""
         registration = self._registrations.get(loan.fileno)
         if registration is not None:
-            registration.on_readable()
+            try:
+                registration.on_readable()
+            except Exception as error:
+                self._failed(registration, error)
 
-    def take_back(self, loan: Loan) -> None:
-        """wait() tells of it again."""
+    def take_back(self, loan: BorrowedFd) -> None:
+        """End the loan: wait() reports the descriptor again."""
         loan.out = False
         registration = self._registrations.get(loan.fileno)
         if registration is not None:
             self._poller.change(loan.fileno, registration.mask)
 
     def dispatch(self, events: list[tuple[int, int]]) -> None:
-        """Call what is to be called for the answer of wait()."""
+        """Call the callbacks for the events that wait() returned."""
         if len(events) == 1:
             fd, mask = events[0]
             only = self._registrations.get(fd)
-            if mask == READ and only is not None:
-                only.on_readable()
-            else:
-                self._tell(only, mask)
+            if only is None:
+                self._waker.clear(self._read_wakeups)
+            elif mask != READ:
+                self._call_back(only, mask)
+            else:  # nearly always
+                try:
+                    only.on_readable()
+                except Exception as error:
+                    self._failed(only, error)
             return
-        # All lookups come before the first callback: a descriptor number that is closed and
-        # opened again meanwhile must not get the events of its predecessor.
+        # All lookups come before the first callback. If a callback closes a descriptor and opens
+        # another with the same number, the new one must not get the events of the old one.
         registrations = self._registrations
         ready = [(registrations.get(fd), mask) for fd, mask in events]
         for registration, mask in ready:
-            self._tell(registration, mask)
+            if registration is None:
+                self._waker.clear(self._read_wakeups)
+            else:
+                self._call_back(registration, mask)
 
-    def _tell(self, registration: _Registration | None, mask: int) -> None:
-        if registration is None:
-            self._waker.clear(self._read_wakeups)
-            return
-        if mask & READ and registration.active:
-            registration.on_readable()
-        if mask & WRITE and registration.active and registration.mask & WRITE:
-            registration.on_writable()
+    def _call_back(self, registration: _Registration, mask: int) -> None:
+        # A descriptor in error counts as ready for all that it is watched for.
+        try:
+            if mask & (READ | ERROR) and registration.active:
+                registration.on_readable()
+            if mask & (WRITE | ERROR) and registration.active and registration.mask & WRITE:
+                registration.on_writable()
+        except Exception as error:
+            self._failed(registration, error)
+
+    @staticmethod
+    def _failed(registration: _Registration, error: Exception) -> None:
+        """Report an exception of a callback; an unprotected one ends the loop."""
+        if registration.failed is None:
+            raise error
+        registration.failed(error)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors; a thread that has the loan closes the loan."""
         self._poller.close()
         self._waker.close()
         if self._loan is not None and not self._loan.out:
             self._loan.close()
 
     def abandon(self) -> None:
-        """close() in the child of a fork: unregisters nothing, takes no lock."""
+        """Close the descriptors in the child of a fork, without unregistering or locking."""
         self._poller.close()
         self._waker.abandon()
         if self._loan is not None:

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""A byte stream over a WebSocket (RFC 6455), between a transport and its owner.
+"""A byte stream over a WebSocket (RFC 6455), between a transport and its owner; loop thread.
 
-wsproto does the protocol; this module says what is asked for and turns messages into a stream:
-where one message ends and the next begins means nothing. Lives on the loop thread.
+wsproto implements the protocol. This module makes the request and turns messages into a stream;
+the boundaries of messages mean nothing.
 """
 
 from collections.abc import Sequence
@@ -30,52 +20,73 @@ from amqp1_driver.eventloop.handler import TransportHandler
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.transport import Transport
+from amqp1_driver.exceptions import printable
 
-#: the largest message that is sent; as much is held masked and unsent
+#: largest message in bytes that we send; at most as many bytes are held masked and unsent
 _CHUNK = 64 * 1024
-#: what a refusal's body may hold that is worth showing
+#: bytes of a refusal's body that an error shows
 _BODY = 200
 
 
 class Codec:
-    """The client's end of a WebSocket as bytes in, bytes out.
+    """The client's end of a WebSocket as bytes in, bytes out. Lives on the loop thread.
 
-    ``output`` is what is to be sent next. After feed() returned: ``opened`` tells whether data
-    may be sent, ``ended`` says why nothing more will come, None while it may.
+    ``output`` holds the bytes to send next. After feed(), ``opened`` is True if data may be sent.
+    ``ended`` is None while more may come from the peer, else the reason why nothing more comes.
 
-    :param host: with the port, if it is not 443; for the header Host
-    :param subprotocols: that are offered, the best first
+    :param host: for the header Host; with the port if the port is not 443
+    :param subprotocols: the subprotocols on offer, the best first
     """
 
     def __init__(self, host: str, path: str, subprotocols: Sequence[str]) -> None:
         self._ws = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         self._refusal = ""
         self._body = b""
+        self._ping: events.Ping | None = None
         self.opened = False
         self.ended: str | None = None
-        #: the subprotocol that the peer has chosen
+        #: the subprotocol that the peer has chosen, None if none
         self.subprotocol: str | None = None
         request = events.Request(host=host, target=path, subprotocols=list(subprotocols))
         self.output = memoryview(self._ws.send(request))
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes from the peer; returns the data in them."""
+        """Take bytes from the peer and return the data in them, which may be empty."""
         stream: list[bytes] = []
         try:
             self._ws.receive_data(data)
             for event in self._ws.events():
                 self._on_event(event, stream)
-        except ProtocolError as error:
-            self._end(f"it broke the WebSocket protocol ({error})" if self.opened
-                      else f"it speaks no WebSocket ({error})")
+                if self.ended is not None:
+                    break
+        # wsproto decodes headers of the answer as ASCII; UnicodeDecodeError is a ValueError
+        except (ProtocolError, ValueError) as error:
+            reason = printable(error)
+            self._end(
+                f"it broke the WebSocket protocol ({reason})"
+                if self.opened
+                else f"it speaks no WebSocket ({reason})"
+            )
+        if not self.output:
+            self.answer_ping()
         return stream[0] if len(stream) == 1 else b"".join(stream)
 
     def wrap(self, data: bytes | memoryview) -> None:
-        """Data to the output, which is empty, as one message."""
+        """Put data as one message into the output, which must be empty."""
         self.output = memoryview(self._ws.send(events.BytesMessage(data=bytes(data))))
 
+    def answer_ping(self) -> None:
+        """Put the answer to the latest ping into the output, which must be empty.
+
+        Earlier pings without an answer need none (RFC 6455, 5.5.3). So at most one pong is queued
+        for a peer that sends pings and reads nothing.
+        """
+        ping, self._ping = self._ping, None
+        if ping is not None and self.ended is None:
+            self.output = memoryview(self._ws.send(ping.response()))
+
     def close(self) -> None:
-        """Say good-bye; not waited for."""
+        """Append a close frame with code 1000 to the output, without waiting for the answer."""
         if self.opened and self.ended is None:
             self._reply(events.CloseConnection(code=1000))
             self.ended = "closed"
@@ -95,7 +106,7 @@ class Codec:
             self.opened = True
             self.subprotocol = event.subprotocol
         elif isinstance(event, events.Ping):
-            self._reply(event.response())
+            self._ping = event
         elif isinstance(event, events.CloseConnection):
             self._on_close(event)
         elif isinstance(event, events.TextMessage):
@@ -104,13 +115,17 @@ class Codec:
             self._on_refusal(event)
 
     def _on_close(self, event: events.CloseConnection) -> None:
-        # wsproto says so too of a message that it does not understand
+        # wsproto makes a CloseConnection too of a message that it does not understand; its state
+        # stays OPEN then
         broken = self._ws.state is ConnectionState.OPEN
         if self.ended is None:
             self._reply(event.response())
-        reason = f" ({event.reason})" if event.reason else ""
-        self._end(f"it broke the WebSocket protocol{reason}" if broken else
-                  f"the peer closed the WebSocket with code {event.code}{reason}")
+        reason = f" ({printable(event.reason)})" if event.reason else ""
+        self._end(
+            f"it broke the WebSocket protocol{reason}"
+            if broken
+            else f"the peer closed the WebSocket with code {event.code}{reason}"
+        )
 
     def _on_refusal(self, event: events.Event) -> None:
         if isinstance(event, events.RejectConnection):
@@ -124,15 +139,15 @@ class Codec:
 
     @property
     def refusal(self) -> str | None:
-        """What the peer said instead of opening, as far as it has come; None: nothing."""
+        """Return the peer's refusal with the body received so far; None if it has not refused."""
         if not self._refusal:
             return None
-        text = " ".join(self._body.decode("utf-8", "replace").split())
+        text = printable(" ".join(self._body.decode("utf-8", "replace").split()))
         return f"{self._refusal}: {text}" if text else self._refusal
 
 
 def status(code: int) -> str:
-    """``401 Unauthorized``."""
+    """Return the code of an HTTP status with its phrase, as in ``401 Unauthorized``."""
     try:
         return f"{code} {HTTPStatus(code).phrase}"
     except ValueError:
@@ -140,13 +155,23 @@ def status(code: int) -> str:
 
 
 class WebSocket:
-    """Looks like a transport to the owner and like an owner to the transport.
+    """A layer between an owner and a transport. Lives on the loop thread.
 
-    :param timeout: seconds for everything until connected() is called
+    The WebSocket looks like a transport to its owner, and like an owner to its transport.
+
+    :param timeout: seconds for everything until the owner's connected() is called
     """
 
-    def __init__(self, loop: EventLoop, owner: TransportHandler, host: str, port: int, path: str,
-                 subprotocols: Sequence[str], timeout: float) -> None:
+    def __init__(
+        self,
+        loop: EventLoop,
+        owner: TransportHandler,
+        host: str,
+        port: int,
+        path: str,
+        subprotocols: Sequence[str],
+        timeout: float,
+    ) -> None:
         self._loop = loop
         self._owner = owner
         self._host = host
@@ -159,7 +184,7 @@ class WebSocket:
         self._error: Exception | None = None
         self._timer: Timer | None = None
         self._deadline = 0.0
-        #: set by whoever makes both
+        #: set by the code that makes both this and the transport
         self.transport: Transport
 
     # -- the owner's calls -----------------------------------------------------------------
@@ -170,27 +195,30 @@ class WebSocket:
         self.transport.start()
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Send the output; see Transport.flush()."""
         self.transport.flush()
 
     def close(self) -> None:
-        """Send what is there, then say good-bye and close."""
+        """Send the output, then a close frame, and close the transport.
+
+        The close frame is left out if the socket does not take all output at once.
+        """
         self.transport.flush()
         if self._codec is not None and not self._codec.output:
-            self._codec.close()
+            self.transport.guard.run(self._codec.close)
         self.transport.close()
 
     # -- the transport's calls -------------------------------------------------------------
 
     def connected(self, description: str) -> None:
-        """TCP and TLS are up: ask for the WebSocket."""
+        """Request the WebSocket from the peer: TCP and TLS are up."""
         self._description = description
         host = self._host if self._port == 443 else join_host_port(self._host, self._port)
         self._codec = Codec(host, self._path, self._subprotocols)
-        self._timer = self._loop.call_at(self._deadline, self._too_slow)
+        self._timer = self.transport.guard.call_at(self._deadline, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
-        """From the peer."""
+        """Take bytes from the peer, and pass the data in them on to the owner."""
         codec = self._codec
         if codec is None:
             return
@@ -200,41 +228,55 @@ class WebSocket:
             self._stop_timer()
             chosen = codec.subprotocol or "no subprotocol"
             self._owner.connected(f"{self._description}, WebSocket ({chosen})")
-        if stream:
+        if stream and self._codec is not None:
             self._owner.data_received(stream)
+        if self._codec is None:
+            return  # the owner has called close()
         if codec.ended is not None:
             self._fail(codec.ended)
         else:
             self.transport.flush()
 
     def pending_output(self) -> memoryview | bytes | None:
-        """What is masked already, or the next message made of what the owner has."""
+        """Return the masked bytes that wait, else the next message made of the owner's output."""
         codec = self._codec
         if codec is None:
             return None
+        if not codec.output:
+            codec.answer_ping()
         if not codec.output and codec.opened and codec.ended is None:
             data = self._owner.pending_output()
             if data:
                 chunk = bytes(data[:_CHUNK])
-                del data  # a view: the owner's buffer must be free to change
+                del data  # a view: the owner cannot change its buffer as long as it exists
                 codec.wrap(chunk)
                 self._owner.output_written(len(chunk))
         return codec.output
 
     def output_written(self, n: int) -> None:
-        """So much of it has gone."""
+        """Drop the first ``n`` bytes of the output, which the transport has taken."""
         if self._codec is not None:
             self._codec.output = self._codec.output[n:]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end: what ended the WebSocket tells more than what ended TCP after it."""
-        self._stop_timer()
+        """Pass the end on to the owner.
+
+        If the WebSocket has failed, the owner gets the error of the WebSocket: it says more than
+        the error of TCP that follows.
+        """
+        try:
+            self._end(exc)
+        finally:
+            self._owner.connection_lost(self._error or exc)
+
+    def _end(self, exc: Exception | None) -> None:
         codec, self._codec = self._codec, None
+        self._stop_timer()
         if self._error is None and exc is not None and codec is not None and not codec.opened:
             reason = getattr(exc, "reason", None) or str(exc)
             self._error = ConnectError(
-                self._host, self._port, codec.refusal or f"no answer to the WebSocket: {reason}")
-        self._owner.connection_lost(self._error or exc)
+                self._host, self._port, codec.refusal or f"no answer to the WebSocket: {reason}"
+            )
 
     # -- inner -----------------------------------------------------------------------------
 

@@ -1,30 +1,22 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Configuration: the options of group ``oslo_messaging_amqp`` and what the driver reads of them.
+"""The options of group ``oslo_messaging_amqp``, and the settings that the driver makes of them.
 
-Importable without proton and without oslo.messaging, for oslo-config-generator. The only user
-of oslo.config. Each part has its module: the options, and next to them the fields of the
-settings. Option names are those operators' files carry from the driver that was part of
-oslo.messaging until 15.x. All durations are seconds.
+This package is importable without proton and without oslo.messaging, for oslo-config-generator,
+and is the only user of oslo.config. Each part has its module with the options and, next to them,
+the fields of the settings. Options keep the names of the driver that was part of oslo.messaging
+until 15.x, since operators' files have them. All durations are seconds. Any thread.
 """
 
 import copy
 import dataclasses
+import logging
 import os
 from typing import Any
 
 from oslo_config import cfg
 
+from amqp1_driver.masking import MASK, masked
 from amqp1_driver.options import (
     addressing,
     connection,
@@ -37,7 +29,12 @@ from amqp1_driver.options import (
 )
 from amqp1_driver.options.addressing import AddressingSettings
 from amqp1_driver.options.connection import ConnectionSettings
-from amqp1_driver.options.delivery import DURABLE, PRE_SETTLED, DeliverySettings
+from amqp1_driver.options.delivery import (
+    DURABLE,
+    LEAST_MESSAGE,
+    PRE_SETTLED,
+    DeliverySettings,
+)
 from amqp1_driver.options.rabbitmq import RabbitmqSettings
 from amqp1_driver.options.security import SecuritySettings
 from amqp1_driver.options.servicebus import ServiceBusSettings
@@ -62,6 +59,8 @@ __all__ = [
     "virtual_host",
 ]
 
+LOG = logging.getLogger(__name__)
+
 GROUP = "oslo_messaging_amqp"
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
@@ -80,7 +79,7 @@ _BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
 
 
 class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
-    """An option is unknown or has a value that cannot be used; the text names the option."""
+    """An option that is unknown, or whose value cannot be used; the text names the option."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,12 +93,15 @@ class Settings(
     ServiceBusSettings,
     TelemetrySettings,
 ):
-    """Checked values of all options, for any thread. Durations in seconds, sizes in bytes."""
+    """The checked values of all options.  Any thread.  Durations in seconds, sizes in bytes."""
 
     @property
     def tls(self) -> bool:
-        """Whether to connect by TLS: asked for, or implied by a CA or client certificate, by
-        WebSocket, or by Azure Service Bus, to which a key must not go in clear."""
+        """Return whether to connect by TLS.
+
+        Option ``ssl`` asks for TLS. A CA or client certificate, WebSocket and Azure Service Bus
+        imply it: a key must not go to Azure Service Bus in clear.
+        """
         implied = self.transport == "websocket" or self.addressing_mode == "servicebus"
         return bool(self.ssl or self.ssl_ca_file or self.ssl_cert_file or implied)
 
@@ -112,8 +114,10 @@ class Host:
     port: int
     username: str | None = None
     password: str | None = dataclasses.field(default=None, repr=False)
-    #: where to connect, when a redirect says that this is not the host name
+    #: name or address to connect to, if a redirect gave one; None: the host name
     network: str | None = None
+    #: True: the host comes from a redirect that option redirect_hosts permits, not from the URL
+    foreign: bool = False
 
     def __str__(self) -> str:
         name = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
@@ -121,14 +125,14 @@ class Host:
 
 
 def register_opts(conf: Any) -> None:
-    """Register the options with a ConfigOpts; doing so again does nothing."""
+    """Register the options with a ConfigOpts; a second call does nothing."""
     conf.register_opts(OPTS, group=GROUP)
 
 
 def register_upstream_groups(conf: Any) -> None:
     """Register the groups that oslo.messaging reads from a transport's configuration.
 
-    It registers them with the global configuration only, so that an application with a
+    oslo.messaging registers them with the global configuration only, so an application with a
     ConfigOpts of its own would get NoSuchOptError on its first call.
     """
     from amqp1_driver import compat
@@ -138,16 +142,16 @@ def register_upstream_groups(conf: Any) -> None:
             try:
                 conf.register_opt(opt, group=group)
             except cfg.DuplicateOptError:
-                continue  # the application's own definition of it is as good
+                continue  # the application has defined the option itself
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Entry point ``oslo.config.opts``."""
+    """Return the options for the entry point ``oslo.config.opts``."""
     return [(GROUP, copy.deepcopy(OPTS))]
 
 
 def default_settings(**changes: Any) -> Settings:
-    """Settings as they are without configuration, with ``changes`` (tests and tools)."""
+    """Make the settings without any configuration, with ``changes`` (for tests and tools)."""
     values = {name: opt.default for name, opt in _BY_NAME.items()}
     return _checked({**values, **changes})
 
@@ -157,7 +161,7 @@ def load(conf: Any, url: Any) -> Settings:
 
     :param conf: a ConfigOpts, not necessarily the global one.
     :param url: an oslo_messaging.TransportURL.
-    :raises InvalidOption: unknown option in the URL, or a value that cannot be used.
+    :raises InvalidOption: the URL has an unknown option, or a value cannot be used.
     """
     from amqp1_driver import compat
 
@@ -166,7 +170,7 @@ def load(conf: Any, url: Any) -> Settings:
     group = compat.ConfigOptsProxy(conf, url, GROUP)[GROUP]
     values = {name: group[name] for name in _BY_NAME}
     if values["addressing_mode"] == "dynamic" and _all_service_bus(url):
-        # Its Open frame does not say what it is, and TLS and tokens come before that anyway.
+        # Its Open frame does not identify it, and TLS and SASL for tokens come before that frame.
         values["addressing_mode"] = "servicebus"
     return _checked(values)
 
@@ -176,11 +180,11 @@ def _all_service_bus(url: Any) -> bool:
 
 
 def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
-    """Hosts of the transport URL in the order written; localhost when it names none.
+    """Return the hosts of the transport URL in the order written; localhost if it names none.
 
-    The default realm is added to user names without one.
+    User names without a realm get the default realm.
 
-    :raises InvalidOption: Azure Service Bus, and nothing to make tokens of.
+    :raises InvalidOption: a host of Azure Service Bus has no key, and there is no token provider.
     """
     port = AMQPS_PORT if settings.tls else AMQP_PORT
     if settings.transport == "websocket":
@@ -206,12 +210,12 @@ def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
 
 
 def virtual_host(url: Any) -> str | None:
-    """Virtual host of the transport URL, None when it has none."""
+    """Return the virtual host of the transport URL; None if it has none."""
     return url.virtual_host or None
 
 
 def default_exchange_for(conf: Any) -> str | None:
-    """Value of oslo.messaging's ``control_exchange``, None when it is not registered or empty."""
+    """Return oslo.messaging's option ``control_exchange``; None if unregistered or empty."""
     try:
         return conf.control_exchange or None
     except cfg.NoSuchOptError:
@@ -219,13 +223,12 @@ def default_exchange_for(conf: Any) -> str | None:
 
 
 def redacted(url: Any) -> str:
-    """The transport URL for logs and errors: no credentials, no values of the query."""
-    places = ",".join(
-        f"{entry.hostname or 'localhost'}" + (f":{entry.port}" if entry.port else "")
-        for entry in url.hosts
-    )
-    query = "?" + "&".join(url.query) if url.query else ""
-    return f"{url.transport}://{places}/{url.virtual_host or ''}{query}"
+    """Return the transport URL for logs and errors: no passwords, no values of secret options."""
+    try:
+        return masked(str(url))
+    except ValueError:
+        # oslo.messaging can read a null or half a surrogate pair, but can't write it
+        return f"{url.transport}://{MASK}"
 
 
 def _with_realm(username: str | None, realm: str) -> str | None:
@@ -235,7 +238,12 @@ def _with_realm(username: str | None, realm: str) -> str | None:
 
 
 def _check_query(url: Any) -> None:
-    """Name the option at fault, which the errors of oslo.messaging do not always do."""
+    """Check the options in the query of the transport URL.
+
+    The errors of oslo.messaging do not always name the option.
+
+    :raises InvalidOption: an option is unknown, or has a wrong value; the text names it
+    """
     for name, value in url.query.items():
         opt = _BY_NAME.get(name)
         if opt is None:
@@ -252,9 +260,9 @@ def _check_query(url: Any) -> None:
 
 
 def _checked(values: dict[str, Any]) -> Settings:
-    """Normalise and check what the types of the options cannot.
+    """Normalise the values, and check what the types of the options cannot check.
 
-    :raises InvalidOption: naming the option.
+    :raises InvalidOption: a value cannot be used; the text names the option.
     """
     for name, value in values.items():
         if value is None and isinstance(_BY_NAME[name].default, str):
@@ -266,12 +274,15 @@ def _checked(values: dict[str, Any]) -> Settings:
             **values,
             "container_name": values["container_name"] or None,
             "websocket_path": values["websocket_path"] or tunnel.WEBSOCKET_PATH,
-            "pre_settled": _kinds("pre_settled", values["pre_settled"], PRE_SETTLED),
+            "redirect_hosts": tuple(values["redirect_hosts"] or ()),
+            "pre_settled": _known(values["pre_settled"]),
             "durable": _kinds("durable", values["durable"], DURABLE),
             # A dead reply address must not cost a server more than one further attempt.
             "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
         }
     )
+    if 0 < settings.max_message_size < LEAST_MESSAGE:
+        raise InvalidOption(f"option 'max_message_size' must be 0 or at least {LEAST_MESSAGE}")
     _check_files(settings)
     _check_tunnel(settings)
     trouble = telemetry.trouble(settings.telemetry)
@@ -290,16 +301,43 @@ def _check_tunnel(settings: Settings) -> None:
 
 
 def _kinds(option: str, value: Any, possible: tuple[str, ...]) -> frozenset[str]:
-    """Repeated values in a file, one string with commas in a URL."""
-    entries = [value] if isinstance(value, str) else value
-    names = {name.strip() for entry in entries for name in entry.split(",")} - {""}
-    unknown = sorted(names - set(possible))
+    """Return the kinds of messages that an option names.
+
+    :raises InvalidOption: a kind is unknown
+    """
+    names, unknown = _names(value, possible)
     if unknown:
         raise InvalidOption(
             f"option {option!r}: unknown value {', '.join(unknown)}; "
             f"possible values are {', '.join(possible)}"
         )
-    return frozenset(names)
+    return names
+
+
+def _names(value: Any, possible: tuple[str, ...]) -> tuple[frozenset[str], list[str]]:
+    """Split the value of an option: repeated values in a file, one string with commas in a URL.
+
+    :returns: all names, and the unknown ones in order
+    """
+    entries = [value] if isinstance(value, str) else value
+    names = frozenset(name.strip() for entry in entries for name in entry.split(",")) - {""}
+    return names, sorted(names - set(possible))
+
+
+def _known(value: Any) -> frozenset[str]:
+    """Return the kinds of messages that ``pre_settled`` names, without unknown ones.
+
+    The driver in oslo.messaging ignored unknown kinds too; an error would end services that run
+    today. Ignoring a kind here puts no message at risk; ignoring one in ``durable`` would.
+    """
+    names, unknown = _names(value, PRE_SETTLED)
+    if unknown:
+        LOG.warning(
+            "Option 'pre_settled': unknown value %s is ignored; possible values are %s",
+            ", ".join(unknown),
+            ", ".join(PRE_SETTLED),
+        )
+    return names - set(unknown)
 
 
 def _check_files(settings: Settings) -> None:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Options: addresses."""
 
@@ -20,32 +10,51 @@ from amqp1_driver.options.kinds import OLD, text
 
 PRECEDENCE = "The target's exchange comes first, then this option, then control_exchange, then "
 
-# fmt: off
+
 OPTS: list[cfg.Opt] = [
-    cfg.StrOpt("addressing_mode", default="dynamic", help="Syntax of addresses.", choices=[
-        ("dynamic", "as fits the message bus, known from what it says when it connects"),
-        ("legacy", "names with prefixes, for brokers such as qpidd"),
-        ("routable", "paths, for routers such as qpid-dispatch and skupper"),
-        ("rabbitmq", "queues and exchanges of RabbitMQ 4"),
-        ("servicebus", "Azure Service Bus, also where it is to be known by its name")]),
-    cfg.BoolOpt("pseudo_vhost", default=True, help="Make the virtual host of the transport URL a "
-                "part of each address. Turn it off for a bus that has virtual hosts itself: they "
-                "are asked for in the Open frame then."),
+    cfg.StrOpt(
+        "addressing_mode",
+        default="dynamic",
+        help="Syntax of addresses.",
+        choices=[
+            ("dynamic", "as fits the message bus, known from what it says when it connects"),
+            ("legacy", "names with prefixes, for brokers such as qpidd"),
+            ("routable", "paths, for routers such as qpid-dispatch and skupper"),
+            ("rabbitmq", "queues and exchanges of RabbitMQ 4"),
+            ("servicebus", "Azure Service Bus, also where it is to be known by its name"),
+        ],
+    ),
+    cfg.BoolOpt(
+        "pseudo_vhost",
+        default=True,
+        help="Make the virtual host of the transport URL a "
+        "part of each address. Turn it off for a bus that has virtual hosts itself: they "
+        "are asked for in the Open frame then.",
+    ),
     text("server_request_prefix", "exclusive", "Legacy addresses: prefix of one server.", **OLD),
     text("broadcast_prefix", "broadcast", "Legacy addresses: prefix of all servers.", **OLD),
-    text("group_request_prefix", "unicast", "Legacy addresses: prefix of any one server of a "
-         "group.", **OLD),
+    text(
+        "group_request_prefix",
+        "unicast",
+        "Legacy addresses: prefix of any one server of a group.",
+        **OLD,
+    ),
     text("rpc_address_prefix", "openstack.org/om/rpc", "Routable addresses: prefix for RPC."),
-    text("notify_address_prefix", "openstack.org/om/notify", "Routable addresses: prefix for "
-         "notifications."),
+    text(
+        "notify_address_prefix",
+        "openstack.org/om/notify",
+        "Routable addresses: prefix for notifications.",
+    ),
     text("multicast_address", "multicast", "Routable addresses: word for all servers."),
     text("unicast_address", "unicast", "Routable addresses: word for one server."),
     text("anycast_address", "anycast", "Routable addresses: word for any one of a group."),
-    text("default_notification_exchange", None, "Exchange in addresses of notifications. "
-         + PRECEDENCE + "'notify'."),
+    text(
+        "default_notification_exchange",
+        None,
+        "Exchange in addresses of notifications. " + PRECEDENCE + "'notify'.",
+    ),
     text("default_rpc_exchange", None, "Exchange in addresses of RPC. " + PRECEDENCE + "'rpc'."),
 ]
-# fmt: on
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

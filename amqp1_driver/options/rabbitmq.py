@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Options: what is declared on RabbitMQ, and how it is read."""
+"""Options: entities that the driver declares on RabbitMQ, and how it reads queues."""
 
 import dataclasses
 
@@ -21,59 +11,134 @@ from amqp1_driver.options.kinds import count, seconds, text
 _ALL = " Has to be the same in all processes that use the queue; see the documentation."
 _NONE = " 0 means no limit."
 
-# fmt: off
+
 OPTS: list[cfg.Opt] = [
-    seconds("queue_expiry", 1800.0, "RabbitMQ deletes a queue for RPC, or of a notification "
-            "pool, that nobody has used for this long.", minimum=1),
-    seconds("notification_queue_expiry", 0.0, "RabbitMQ deletes a queue for notifications that "
-            "is of no pool when nobody has used it for this long, and what is in it. 0: it is "
-            "kept for listeners yet to come." + _ALL, minimum=0),
-    cfg.BoolOpt("delete_unused_queues", default=True, help="RabbitMQ: the last RPC server that "
-                "stops deletes the queues it has read, if they are empty. Without it they expire. "
-                "Requests for a server that has stopped fail at once, instead of waiting for it "
-                "to come back."),
-    cfg.StrOpt("rpc_queue_type", default="classic", help="RabbitMQ: type of the queues for RPC to "
-               "a topic and to a server; those for fanouts and replies are classic always."
-               + _ALL, choices=[
-                   ("classic", "fast, on one node of a cluster"),
-                   ("quorum", "replicated")]),
-    cfg.StrOpt("notification_queue_type", default="classic", help="RabbitMQ: type of the queues "
-               "for notifications." + _ALL, choices=[
-                   ("classic", "fast, on one node of a cluster"),
-                   ("quorum", "replicated"),
-                   ("stream", "a replicated log: every listener gets every message that comes "
-                    "while it listens")]),
-    cfg.BoolOpt("durable_queues", default=True, help="RabbitMQ: classic queues, but those for "
-                "fanouts and replies, outlive a restart of the broker." + _ALL),
-    seconds("rpc_message_ttl", 0.0, "RabbitMQ: requests that nobody has fetched for this long are "
-            "dropped; calls end with their own timeout anyway." + _NONE + _ALL, minimum=0),
-    seconds("notification_message_ttl", 0.0, "RabbitMQ: notifications that nobody has fetched for "
-            "this long are dropped; in a stream all that are older." + _NONE + _ALL, minimum=0),
-    count("rpc_queue_max_length", 0, "RabbitMQ: most messages in a queue for RPC." + _NONE + _ALL,
-          minimum=0),
-    count("notification_queue_max_length", 0, "RabbitMQ: most messages in a queue for "
-          "notifications; not for streams." + _NONE + _ALL, minimum=0),
-    count("notification_queue_max_bytes", 0, "RabbitMQ: most bytes of message bodies in a queue "
-          "for notifications; of a stream what it takes on disk." + _NONE + _ALL, minimum=0),
-    cfg.StrOpt("queue_overflow", default="reject-publish", help="RabbitMQ: what becomes of "
-               "messages for a queue that is full." + _ALL, choices=[
-                   ("reject-publish", "their senders get an error"),
-                   ("drop-head", "the oldest one in the queue is dropped, unnoticed")]),
-    count("queue_delivery_limit", 0, "RabbitMQ: a message is dropped after it was lost so often "
-          "with those who had fetched it. For quorum queues, whose own limit is 20, and that is "
-          "what 0 means." + _ALL, minimum=0),
-    count("queue_replicas", 0, "RabbitMQ: on how many nodes of a cluster a quorum queue or stream "
-          "is made; 0: as the broker has it." + _ALL, minimum=0),
-    cfg.BoolOpt("notification_single_active_consumer", default=False, help="RabbitMQ: of all "
-                "listeners on a queue for notifications only one gets messages, in their order; "
-                "when it goes another one follows. Not for streams." + _ALL),
-    cfg.IntOpt("consumer_priority", default=0, help="RabbitMQ: of those who read the queue of a "
-               "topic or of notifications, messages go first to the ones with the highest number, "
-               "as long as these have credit."),
-    text("binding_exchange", "amq.direct", "RabbitMQ: exchange for fanouts and notifications: an "
-         "existing one of type direct." + _ALL),
+    seconds(
+        "queue_expiry",
+        1800.0,
+        "RabbitMQ deletes a queue for RPC, or of a notification "
+        "pool, that nobody has used for this long.",
+        minimum=1,
+    ),
+    seconds(
+        "notification_queue_expiry",
+        0.0,
+        "RabbitMQ deletes a queue for notifications that "
+        "is of no pool when nobody has used it for this long, and what is in it. 0: it is "
+        "kept for listeners yet to come." + _ALL,
+        minimum=0,
+    ),
+    cfg.BoolOpt(
+        "delete_unused_queues",
+        default=True,
+        help="Qpid Broker-J, whose queues do not "
+        "expire: the last RPC server of a topic that stops deletes the queue of the topic, "
+        "if it is empty. On RabbitMQ this has no effect: unused queues expire (option "
+        "queue_expiry), because deleting one could lose what is sent to it meanwhile.",
+    ),
+    cfg.StrOpt(
+        "rpc_queue_type",
+        default="classic",
+        help="RabbitMQ: type of the queues for RPC to "
+        "a topic and to a server; those for fanouts and replies are classic always." + _ALL,
+        choices=[("classic", "fast, on one node of a cluster"), ("quorum", "replicated")],
+    ),
+    cfg.StrOpt(
+        "notification_queue_type",
+        default="classic",
+        help="RabbitMQ: type of the queues for notifications." + _ALL,
+        choices=[
+            ("classic", "fast, on one node of a cluster"),
+            ("quorum", "replicated"),
+            (
+                "stream",
+                "a replicated log: every listener gets every message that comes while it listens",
+            ),
+        ],
+    ),
+    cfg.BoolOpt(
+        "durable_queues",
+        default=True,
+        help="RabbitMQ: classic queues, but those for "
+        "fanouts and replies, outlive a restart of the broker." + _ALL,
+    ),
+    seconds(
+        "rpc_message_ttl",
+        0.0,
+        "RabbitMQ: requests that nobody has fetched for this long are "
+        "dropped; calls end with their own timeout anyway." + _NONE + _ALL,
+        minimum=0,
+    ),
+    seconds(
+        "notification_message_ttl",
+        0.0,
+        "RabbitMQ: notifications that nobody has fetched for "
+        "this long are dropped; in a stream all that are older." + _NONE + _ALL,
+        minimum=0,
+    ),
+    count(
+        "rpc_queue_max_length",
+        0,
+        "RabbitMQ: most messages in a queue for RPC." + _NONE + _ALL,
+        minimum=0,
+    ),
+    count(
+        "notification_queue_max_length",
+        0,
+        "RabbitMQ: most messages in a queue for notifications; not for streams." + _NONE + _ALL,
+        minimum=0,
+    ),
+    count(
+        "notification_queue_max_bytes",
+        0,
+        "RabbitMQ: most bytes of message bodies in a queue "
+        "for notifications; of a stream what it takes on disk." + _NONE + _ALL,
+        minimum=0,
+    ),
+    cfg.StrOpt(
+        "queue_overflow",
+        default="reject-publish",
+        help="RabbitMQ: what becomes of messages for a queue that is full." + _ALL,
+        choices=[
+            ("reject-publish", "their senders get an error"),
+            ("drop-head", "the oldest one in the queue is dropped, unnoticed"),
+        ],
+    ),
+    count(
+        "queue_delivery_limit",
+        0,
+        "RabbitMQ: a message is dropped after it was lost so often "
+        "with those who had fetched it. For quorum queues, whose own limit is 20, and that is "
+        "what 0 means." + _ALL,
+        minimum=0,
+    ),
+    count(
+        "queue_replicas",
+        0,
+        "RabbitMQ: on how many nodes of a cluster a quorum queue or stream "
+        "is made; 0: as the broker has it." + _ALL,
+        minimum=0,
+    ),
+    cfg.BoolOpt(
+        "notification_single_active_consumer",
+        default=False,
+        help="RabbitMQ: of all "
+        "listeners on a queue for notifications only one gets messages, in their order; "
+        "when it goes another one follows. Not for streams." + _ALL,
+    ),
+    cfg.IntOpt(
+        "consumer_priority",
+        default=0,
+        help="RabbitMQ: of those who read the queue of a "
+        "topic or of notifications, messages go first to the ones with the highest number, "
+        "as long as these have credit.",
+    ),
+    text(
+        "binding_exchange",
+        "amq.direct",
+        "RabbitMQ: exchange for fanouts and notifications: an existing one of type direct." + _ALL,
+    ),
 ]
-# fmt: on
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""Options: WebSocket and proxy between us and the bus."""
+"""Options: WebSocket and proxy between the driver and the bus."""
 
 import dataclasses
 from urllib.parse import unquote, urlsplit
@@ -21,23 +11,36 @@ from oslo_config import cfg
 from amqp1_driver.options.kinds import text
 
 WEBSOCKET_PORT = 443
-#: not the option's default: there a dollar begins a reference to another option
+#: used for an empty option; as its default the dollar would begin a reference to another option
 WEBSOCKET_PATH = "/$servicebus/websocket"
 
-# fmt: off
+
 OPTS: list[cfg.Opt] = [
-    cfg.StrOpt("transport", default="auto", help="What carries AMQP.", choices=[
-        ("auto", "WebSocket to hosts whose port is 443, otherwise TCP"),
-        ("tcp", "TCP, with TLS by the other options"),
-        ("websocket", "WebSocket, always over TLS; the port is 443 unless one is given")]),
-    text("websocket_path", "", "Path in the request for a WebSocket; that of Azure Service Bus, "
-         "/$servicebus/websocket, unless one is given."),
-    text("proxy", "", "HTTP proxy to connect through, by its method CONNECT: "
-         "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT. It looks up the name of the bus. "
-         "The variables HTTPS_PROXY and ALL_PROXY of the environment are not looked at.",
-         secret=True),
+    cfg.StrOpt(
+        "transport",
+        default="auto",
+        help="What carries AMQP.",
+        choices=[
+            ("auto", "WebSocket to hosts whose port is 443, otherwise TCP"),
+            ("tcp", "TCP, with TLS by the other options"),
+            ("websocket", "WebSocket, always over TLS; the port is 443 unless one is given"),
+        ],
+    ),
+    text(
+        "websocket_path",
+        "",
+        "Path in the request for a WebSocket; that of Azure Service Bus, "
+        "/$servicebus/websocket, unless one is given.",
+    ),
+    text(
+        "proxy",
+        "",
+        "HTTP proxy to connect through, by its method CONNECT: "
+        "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT. It looks up the name of the bus. "
+        "The variables HTTPS_PROXY and ALL_PROXY of the environment are not looked at.",
+        secret=True,
+    ),
 ]
-# fmt: on
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,7 @@ class TunnelSettings:
     proxy: str = dataclasses.field(repr=False)
 
     def websocket(self, port: int) -> bool:
-        """Whether a host's port is spoken to by WebSocket."""
+        """Return whether to connect to a host's port by WebSocket."""
         return self.transport == "websocket" or (
             self.transport == "auto" and port == WEBSOCKET_PORT
         )
@@ -70,9 +73,10 @@ class Proxy:
 
 
 def proxy(url: str) -> Proxy | None:
-    """The proxy that the option names, None for none.
+    """Parse option ``proxy``.
 
-    :raises ValueError: it can't be understood; the text shows no password.
+    :returns: None if the option is empty
+    :raises ValueError: the option can't be parsed; the text shows no password
     """
     if not url:
         return None

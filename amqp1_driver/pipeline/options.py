@@ -1,18 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""Options as Spark hands them to a data source: strings, their names in whatever case. Pure.
+# SPDX-License-Identifier: Apache-2.0
+"""Parsers of the options that Spark hands to a data source.  Pure; any thread.
 
-Reading and writing have tables of their own (:class:`Known`) and say the same about what is wrong;
-nothing that is said here holds the URL, in which a password may be.
+Spark gives each option as a string, and its name in any case. Reading and writing each have their
+own table of options (:class:`Known`) and share the texts of errors. No text contains the URL, which
+may hold a password.
 """
 
 from __future__ import annotations
@@ -23,30 +14,35 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-#: reads a value: name as documented and text; ValueError names both
+#: a function that converts a value: takes the documented name and the text, returns the value;
+#: its ValueError names both
 Convert = Callable[[str, str], Any]
-#: options of the driver's group in oslo.config: ``driver.ssl_ca_file``
+#: prefix of options of the driver's group in oslo.config, as in ``driver.ssl_ca_file``
 DRIVER = "driver."
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Known:
-    """The options that there are.
+    """A table of the options that a reader or writer knows.
 
-    :param entries: field, name as documented, and how to read it
-    :param ignored: names in small letters that are others' and mean nothing here
+    :param entries: for each option: field, documented name, and the function that converts it
+    :param ignored: names in lower case of options that belong to others; the parser skips them
     """
 
     def __init__(self, *entries: tuple[str, str, Convert], ignored: Collection[str] = ()) -> None:
         self._entries = {name.lower(): (field, name, convert) for field, name, convert in entries}
         self._ignored = frozenset(ignored)
 
-    def parse(self, options: Mapping[str, str],
-              *needed: str) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
-        """Values by field, and options of the driver by name as they are.
+    def parse(
+        self, options: Mapping[str, str], *needed: str
+    ) -> tuple[dict[str, Any], tuple[tuple[str, str], ...]]:
+        """Convert the options.
 
-        :param needed: names, as documented
-        :raises ValueError: naming the option and the value at fault
+        :param options: texts by name, in any case
+        :param needed: documented names of options that must be given
+        :returns: values by field; and the driver's options, as sorted pairs of name and text
+        :raises ValueError: an option is unknown, missing or wrong; the text names the option, and
+            most often the value
         """
         values: dict[str, Any] = {}
         driver: list[tuple[str, str]] = []
@@ -70,32 +66,43 @@ class Known:
 
 
 def _driver_option(name: str) -> str:
-    option = name[len(DRIVER):].lower()
+    option = name[len(DRIVER) :].lower()
     if not option:
         raise ValueError(f"option {name!r} names no option of the driver")
     return option
 
 
 def text(name: str, given: str) -> str:
-    """Anything but nothing."""
+    """Return the text without surrounding spaces.
+
+    :raises ValueError: the text is empty
+    """
     if not given.strip():
         raise ValueError(f"option {name!r} is empty")
     return given.strip()
 
 
 def folder(name: str, given: str) -> str:
-    """A path of this machine, absolute: workers have other working directories."""
+    """Return a local path, made absolute because workers have other working directories.
+
+    :raises ValueError: the value has a scheme other than ``file``, or names a host
+    """
     scheme, colon, path = text(name, given).partition(":")
     if not colon or "/" in scheme:
         path = scheme + colon + path
     elif scheme.lower() != "file" or (path.startswith("//") and not path.startswith("///")):
-        raise ValueError(f"option {name!r} = {given!r} is no path of this machine: the spool is "
-                         "forced to disc by means that only mounted file systems have")
+        raise ValueError(
+            f"option {name!r} = {given!r} is no path of this machine: the spool is "
+            "forced to disc by means that only mounted file systems have"
+        )
     return os.path.abspath(path)
 
 
 def names(name: str, given: str) -> tuple[str, ...]:
-    """One or more, with commas between, each once."""
+    """Split a list of names at its commas.
+
+    :raises ValueError: the list names none, or one of them twice
+    """
     entries = tuple(entry.strip() for entry in given.split(",") if entry.strip())
     if not entries:
         raise ValueError(f"option {name!r} = {given!r} names none")
@@ -105,7 +112,8 @@ def names(name: str, given: str) -> tuple[str, ...]:
 
 
 def number(least: int) -> Callable[[str, str], int]:
-    """A whole number that is not less."""
+    """Return a parser of whole numbers that refuses numbers below ``least``."""
+
     def convert(name: str, given: str) -> int:
         try:
             value = int(given)
@@ -114,11 +122,13 @@ def number(least: int) -> Callable[[str, str], int]:
         if value < least:
             raise ValueError(f"option {name!r} = {given!r} is less than {least}")
         return value
+
     return convert
 
 
 def seconds(least: float) -> Callable[[str, str], float]:
-    """A number that is not less; infinity is none."""
+    """Return a parser of finite numbers that refuses numbers below ``least``."""
+
     def convert(name: str, given: str) -> float:
         try:
             value = float(given)
@@ -129,16 +139,20 @@ def seconds(least: float) -> Callable[[str, str], float]:
         if value < least:
             raise ValueError(f"option {name!r} = {given!r} is less than {least:g}")
         return value
+
     return convert
 
 
 def milliseconds(name: str, given: str) -> float:
-    """A whole number of milliseconds, as seconds."""
+    """Convert a whole number of milliseconds to seconds."""
     return number(0)(name, given) / 1000
 
 
 def truth(name: str, given: str) -> bool:
-    """True or false."""
+    """Convert ``true``, ``yes``, ``on``, ``1`` and their opposites, in any case.
+
+    :raises ValueError: the text is none of them
+    """
     if given.strip().lower() in _TRUE:
         return True
     if given.strip().lower() in _FALSE:

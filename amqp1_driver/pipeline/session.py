@@ -1,39 +1,36 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Spark sessions of the jobs: small and quiet on a laptop, the cluster's own by spark-submit."""
+"""The Spark session of a job, local or under spark-submit; on the main thread.
+
+A local session is small and prints no progress. Under spark-submit the cluster's settings hold.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: where no master is given and spark-submit gives none
+#: the master where neither the caller nor spark-submit names one
 LOCAL = "local[2]"
-#: set by spark-submit: where its JVM listens
+#: environment variable that spark-submit sets: the port on which its JVM listens
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: of every session
+#: settings of every session
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
 }
-#: of a local session only: a cluster's administrator has settled these
+#: settings of a local session only; on a cluster its administrator chooses them
 LOCAL_SETTINGS = {
-    # with Spark's own 1 GiB a third of the time goes into collecting garbage
+    # With Spark's default of 1 GiB, garbage collection takes a third of the time.
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -44,19 +41,51 @@ LOCAL_SETTINGS = {
 
 
 class SparkMissing(RuntimeError):
-    """PySpark or what goes with it is not installed."""
+    """The error when PySpark, a package that it needs, or Java is missing."""
 
 
-def spark_session(name: str, master: str | None = None,
-                  extra: Mapping[str, str] | None = None) -> SparkSession:
-    """The session of this process, with the data source ``amqp1`` registered.
+@contextlib.contextmanager
+def _java_ends_with_us() -> Iterator[None]:
+    """Kill the Java process that PySpark starts within the context, if ^C interrupts the start.
 
-    :param name: of the application
-    :param master: Spark's master URL; None: what spark-submit set, else ``local[2]``
-    :param extra: further settings of Spark; they win
+    Java reports its port through a file in a folder. On ^C, PySpark removes that folder, and Java
+    then never ends. PySpark gives no access to the process until the start is over, so this
+    function replaces ``Popen`` in PySpark's module for that time.
+    """
+    java_gateway: Any = importlib.import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        # A process group of its own: spark-submit is a script, and killpg() ends its children.
+        started.append(subprocess.Popen(command, process_group=0, **options))
+        return started[-1]
+
+    java_gateway.Popen = start
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        raise
+    finally:
+        java_gateway.Popen = subprocess.Popen
+
+
+def spark_session(
+    name: str, master: str | None = None, extra: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the session of this process, with the data source ``amqp1`` registered.
+
+    :param name: name of the application
+    :param master: Spark's master URL; None: the one that spark-submit set, else ``local[2]``
+    :param extra: further settings of Spark; they override all others
     :raises SparkMissing: the extra ``spark`` is not installed, or Java does not start
     """
-    # Workers would take whatever python3 comes first in PATH.
+    # Without this, workers would run the first python3 in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
@@ -67,31 +96,35 @@ def spark_session(name: str, master: str | None = None,
         from amqp1_driver.pipeline.source import Amqp1DataSource
     except ImportError as error:
         raise SparkMissing(
-            f"{error}: the pipeline needs \"pip install amqp1-driver[spark]\" and Java 17"
+            f'{error}: the pipeline needs "pip install amqp1-driver[spark]" and Java 17'
         ) from error
 
     if SUBMITTED in os.environ:
-        # Until it is connected to the JVM that spark-submit has started, SparkConf() is empty: the
-        # master and all else from the command line would not be seen, and be overruled.
+        # SparkConf() is empty until SparkContext is connected to the JVM that spark-submit started.
+        # The code below would then override the master and all settings of the command line.
         SparkContext._ensure_initialized()
     conf = SparkConf()
     master = master or conf.get("spark.master") or LOCAL
     settings = dict(SETTINGS)
     if master.startswith("local"):
         settings.update(LOCAL_SETTINGS)
-        # Else Java looks up the machine's own name, which not every machine can resolve.
+        # Without this, Java looks up the machine's own name, which some machines cannot resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings.update(extra or {})
-    # What was given on the command line of spark-submit is in conf already, and wins over ours.
+    # conf already holds the settings of spark-submit's command line, which override ours.
     for key, value in settings.items():
         if key in (extra or {}) or not conf.contains(key):
             conf.set(key, value)
     try:
-        spark = SparkSession.builder.appName(name).master(master).config(conf=conf).getOrCreate()
+        with _java_ends_with_us():
+            builder = SparkSession.builder.appName(name).master(master).config(conf=conf)
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise SparkMissing("Java has ended before Spark ran; what it says is above. It has to be "
-                           "Java 17 or newer, in PATH or by JAVA_HOME") from error
+        raise SparkMissing(
+            "Java has ended before Spark ran; what it says is above. It has to be "
+            "Java 17 or newer, in PATH or by JAVA_HOME"
+        ) from error
     spark.dataSource.register(Amqp1DataSource)
     return spark

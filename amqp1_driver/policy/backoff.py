@@ -1,16 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How long to wait before trying again: exponential, bounded, with jitter."""
+"""Delays before another attempt: exponential, bounded, with jitter. Pure.
+
+tenacity computes the delays. It retries nothing itself: its loops sleep, and the I/O thread must
+not.
+"""
 
 import random
 from dataclasses import dataclass
@@ -22,10 +16,12 @@ from tenacity import wait_exponential
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Immutable schedule of delays; any thread.
+    """A schedule of delays. Immutable, for any thread.
 
-    interval: seconds before the first repetition. factor: by which each further one is
-    longer; below 1 counts as 1, a constant delay. maximum: seconds, the upper bound.
+    :param interval: seconds before the first repetition.
+    :param factor: factor by which each further delay is longer; a factor below 1 counts as 1,
+        a constant delay.
+    :param maximum: longest delay, seconds.
     """
 
     interval: float = 1.0
@@ -33,23 +29,45 @@ class Backoff:
     maximum: float = 30.0
 
     def longest(self, attempt: int) -> float:
-        """The delay in seconds before repetition ``attempt`` (1, 2, ...), without jitter."""
+        """Return the delay in seconds before repetition ``attempt`` (1, 2, ...), without jitter."""
         strategy = wait_exponential(
-            # A float: powers of a large one overflow, which tenacity takes for "maximum",
-            # where powers of a large int would cost memory.
+            # A float: its large powers overflow, and tenacity then returns the maximum. Large
+            # powers of an int would cost memory.
             multiplier=float(self.interval),
             exp_base=max(1.0, float(self.factor)),
             max=self.maximum,
         )
-        # All that this strategy looks at is the number of the attempt.
+        # This strategy uses only the number of the attempt.
         state = cast(Any, SimpleNamespace(attempt_number=attempt))
         return float(strategy(state))
 
     def delay(self, attempt: int, rng: random.Random) -> float:
-        """The delay with jitter: between half and all of ``longest(attempt)`` seconds.
+        """Return the delay with jitter: between half and all of ``longest(attempt)`` seconds.
 
-        Half is random so that thousands of agents which lost the same host do not come
-        back in step; half is not, so that nobody comes back at once.
+        One half is random, so that thousands of agents that lost the same host do not return at
+        the same time. The other half is fixed, so that no agent returns at once.
         """
         longest = self.longest(attempt)
         return longest * (0.5 + 0.5 * rng.random())
+
+
+class Pauses:
+    """The pauses before new attempts at an activity that keeps ending. One thread at a time.
+
+    An attempt that lasted longer than twice the longest pause resets the schedule.
+    """
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self._backoff = backoff
+        self._rng = rng
+        self._attempt = 0
+        self._begun = 0.0
+
+    def next(self, now: float) -> float:
+        """Return the seconds to wait from ``now`` (seconds of any monotonic clock)."""
+        if now - self._begun > 2 * self._backoff.maximum:
+            self._attempt = 0
+        self._attempt += 1
+        delay = self._backoff.delay(self._attempt, self._rng)
+        self._begun = now + delay
+        return delay

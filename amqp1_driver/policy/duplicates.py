@@ -1,26 +1,17 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Recognise messages that the bus delivers a second time."""
+"""Detection of messages that the bus delivers a second time. One thread at a time."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
 
 
 class DuplicateFilter:
-    """The ids of the last ``size`` messages. I/O thread only.
+    """A filter that remembers the ids of the last ``size`` messages. One thread at a time.
 
-    size: ids remembered, 0 for none: then nothing is ever a duplicate. The id that was
-    looked up longest ago goes first.
+    The filter forgets the id first whose last lookup is longest ago.
+
+    :param size: ids to remember; with 0 no message is ever a duplicate.
     """
 
     __slots__ = ("_ids", "size")
@@ -33,9 +24,9 @@ class DuplicateFilter:
         return len(self._ids)
 
     def seen(self, message_id: Hashable) -> bool:
-        """Whether ``message_id`` was seen before; it is remembered from now on.
+        """Return whether the filter has seen ``message_id`` before, and remember it.
 
-        A message without an id (None) never is a duplicate.
+        A message without an id (None) is never a duplicate.
         """
         if message_id is None:
             return False
@@ -48,5 +39,5 @@ class DuplicateFilter:
         return False
 
     def forget(self, message_id: Hashable) -> None:
-        """The message was given back to the bus: when it comes again it is no duplicate."""
+        """Forget a message that went back to the bus: its next delivery is no duplicate."""
         self._ids.pop(message_id, None)

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which host to connect to next, and after what delay.
+"""The choice of the host to connect to next, and of the delay before it.
 
-Pure functions over an immutable description; the I/O thread keeps the current one. After
-every attempt call ``succeeded`` or ``failed``, and ``lost`` when an established connection
-goes, whatever the reason (refused, unreachable, TLS, SASL, forced close, idle).
+Pure functions over an immutable state; the I/O thread keeps the current state. Call ``succeeded``
+or ``failed`` after every attempt, and ``lost`` when an established connection is lost. The reason
+does not matter (refused, unreachable, TLS, SASL, forced close, idle).
 """
 
 import random
@@ -25,13 +15,13 @@ from typing import Any, NamedTuple
 from amqp1_driver.options import Host
 from amqp1_driver.policy.backoff import Backoff
 
-#: Seconds over which the agents that lost one host spread their first attempt elsewhere.
+#: Seconds over which agents that lost the same host spread their first attempt at another host.
 SPLAY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class HostState:
-    """One host and what became of it so far."""
+    """One host, and the results of the attempts to connect to it so far."""
 
     host: Host
     attempts: int = 0
@@ -44,14 +34,16 @@ class HostState:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """Where the search for a host stands; immutable, any thread.
+    """The state of the search for a host. Immutable, for any thread.
 
-    hosts: in the order in which they are tried. index: that of the next attempt, or of
-    the present connection. failures: failed attempts since the last success.
-    after_loss: the next attempt follows the loss of an established connection.
-    prefer_first: after a loss begin with the first host again (strategy ``ordered``).
-    detour: where a redirect leads; tried once, instead of the host at ``index``.
-    backoff: delays after each full round. splay: seconds.
+    :param hosts: in the order of the attempts.
+    :param index: index of the host of the next attempt, or of the present connection.
+    :param failures: failed attempts since the last success.
+    :param after_loss: the next attempt follows the loss of an established connection.
+    :param detour: target of a redirect, which gets one attempt instead of the host at ``index``.
+    :param prefer_first: begin with the first host again after a loss (strategy ``ordered``).
+    :param backoff: delays after each full round.
+    :param splay: longest delay after a loss, seconds.
     """
 
     hosts: tuple[HostState, ...]
@@ -65,16 +57,12 @@ class Failover:
 
     @property
     def current(self) -> Host:
-        """The host of the next attempt, or of the present connection."""
+        """Return the host of the next attempt, or of the present connection."""
         return self.detour or self.hosts[self.index].host
-
-    def describe(self) -> str:
-        """All hosts with their last errors, for logs and exceptions."""
-        return ", ".join(str(state) for state in self.hosts)
 
 
 class Attempt(NamedTuple):
-    """What ``next_attempt`` decided."""
+    """The decision of ``next_attempt``."""
 
     host: Host
     delay: float  # seconds
@@ -90,12 +78,14 @@ def start(
     backoff: Backoff | None = None,
     splay: float = SPLAY,
 ) -> Failover:
-    """The state before the first attempt.
+    """Return the state before the first attempt.
 
-    strategy: ``ordered`` tries the hosts as they were given, and begins with the first one
-    again after each loss; ``shuffle`` in an order of its own; ``round-robin`` as given,
-    beginning with number ``turn`` (a count of the process's transports).
-    Raises ValueError for an unknown strategy or without hosts.
+    :param strategy: ``ordered`` keeps the order of ``hosts``, and begins with the first one again
+        after each loss; ``shuffle`` chooses a random order; ``round-robin`` keeps the order of
+        ``hosts``, and begins with number ``turn``.
+    :param turn: number of this transport within the process.
+    :param splay: longest delay after a loss, seconds.
+    :raises ValueError: the strategy is unknown, or there are no hosts.
     """
     order = list(hosts)
     if not order:
@@ -114,10 +104,11 @@ def start(
 
 
 def next_attempt(state: Failover, rng: random.Random) -> Attempt:
-    """The host to try, the delay before it in seconds, and the state during the attempt.
+    """Return the next host, the delay before it in seconds, and the state during the attempt.
 
-    No delay for the first attempt and for the other hosts of a round; after each round in
-    which all failed a growing one; after a loss a random one within the splay.
+    There is no delay before the first attempt, and none between the hosts of a round. After each
+    round in which all hosts failed the delay grows. After a loss the delay is random, up to the
+    splay. There is none before a detour.
     """
     host = state.hosts[state.index]
     if state.detour is not None:
@@ -126,19 +117,19 @@ def next_attempt(state: Failover, rng: random.Random) -> Attempt:
 
 
 def succeeded(state: Failover) -> Failover:
-    """The attempt led to a usable connection (READY, not just a socket)."""
+    """Return the state after an attempt led to a usable connection (READY, not just a socket)."""
     return replace(_update(state, failures=0, error=""), failures=0, after_loss=False)
 
 
 def redirected(state: Failover, host: Host) -> Failover:
-    """The present host sends us to another, which is due at once."""
+    """Return the state after the present host redirected us to another, which is due at once."""
     return replace(state, detour=host)
 
 
 def failed(state: Failover, error: object = "") -> Failover:
-    """The attempt failed; the next host is due.
+    """Return the state after an attempt failed; the next host is due.
 
-    After a detour that is the host which sent us there: it may know better by now.
+    After a detour the next host is the one that redirected us: it may give a better target now.
     """
     if state.detour is not None:
         return replace(state, detour=None, failures=state.failures + 1, after_loss=False)
@@ -147,11 +138,14 @@ def failed(state: Failover, error: object = "") -> Failover:
 
 
 def lost(state: Failover, error: object = "") -> Failover:
-    """An established connection went; another host is due."""
+    """Return the state after an established connection was lost; another host is due.
+
+    After a detour the host that redirected us is due.
+    """
     if state.detour is not None:
         return replace(state, detour=None, failures=0, after_loss=True)
     marked = _mark_failed(state, error)
-    # Not back to the one just lost while there are others.
+    # Another host comes first, if there is one, and not the one just lost.
     index = 0 if state.prefer_first and state.index else _following(state)
     return replace(marked, index=index, failures=0, after_loss=True)
 
@@ -174,7 +168,7 @@ def _mark_failed(state: Failover, error: object) -> Failover:
 
 
 def _update(state: Failover, **changes: Any) -> Failover:
-    """The state with some fields of the current host changed."""
+    """Return the state with some fields of the current host changed."""
     hosts = list(state.hosts)
     hosts[state.index] = replace(hosts[state.index], **changes)
     return replace(state, hosts=tuple(hosts))

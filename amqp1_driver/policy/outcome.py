@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What follows from the outcome of a sent message (AMQP 1.0 section 3.4)."""
+"""The decision that follows from a sent message's outcome (AMQP 1.0 section 3.4). Pure."""
 
 import enum
 from dataclasses import dataclass
@@ -26,19 +16,24 @@ from amqp1_driver.exceptions import (
 )
 from amqp1_driver.policy.retry import Retry
 
+#: error condition of a message that is larger than the link allows (2.8.18)
+MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
+
 
 class Outcome(enum.Enum):
-    """How a delivery ended for its sender."""
+    """The outcome of a delivery for its sender."""
 
     ACCEPTED = "accepted"  # 3.4.2
     REJECTED = "rejected"  # 3.4.3
     RELEASED = "released"  # 3.4.4
     MODIFIED = "modified"  # 3.4.5
+    #: modified with delivery-failed and undeliverable-here; only for settling received messages
+    UNDELIVERABLE = "undeliverable"
     IN_DOUBT = "in-doubt"  # link or connection lost while unsettled
 
 
 class Action(enum.Enum):
-    """What to do with the message."""
+    """The next step for the message."""
 
     DONE = "done"
     RESEND = "resend"
@@ -47,10 +42,12 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Disposition:
-    """An outcome with its details; immutable, any thread.
+    """An outcome with its details. Immutable, for any thread.
 
-    condition, description: the error of REJECTED. failed, undeliverable: delivery-failed and
-    undeliverable-here of MODIFIED.
+    :param condition: error condition of REJECTED.
+    :param description: error description of REJECTED.
+    :param failed: delivery-failed of MODIFIED.
+    :param undeliverable: undeliverable-here of MODIFIED.
     """
 
     outcome: Outcome
@@ -62,7 +59,7 @@ class Disposition:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An action; the error that led to it is None for DONE only."""
+    """An action, and the error that is its reason; only DONE has no error."""
 
     action: Action
     error: AmqpError | None = None
@@ -79,22 +76,23 @@ def decide(
     resend_released: bool,
     retry: Retry,
     expired: bool,
-    for_whoever: bool = False,
+    best_effort: bool = False,
     **fields: Any,
 ) -> Decision:
-    """What to do after ``disposition``.
+    """Decide what to do after ``disposition``.
 
-    for_whoever: the message is for all who are there, be it nobody (a fanout): that nobody took
-    it is no failure.
+    The driver resends a message only if certainly no receiver processed it and a receiver may
+    take it later: RELEASED, and MODIFIED without delivery-failed and undeliverable-here. It
+    resends these only if ``resend_released`` allows it, retries are left and the deadline has not
+    passed.
 
-    Only a message that certainly was not processed, and may be taken by somebody later, is
-    ever sent again: RELEASED, and MODIFIED without delivery-failed and undeliverable-here;
-    and these only if the option allows it, retries are left and the deadline is not over.
-
-    fields: host, address, message_id for the error.
+    :param resend_released: resending is allowed (option ``resend_released``).
+    :param expired: the deadline of the message has passed.
+    :param best_effort: best effort: having no receivers is not an error (fanout).
+    :param fields: host, address and message_id for the error.
     """
     error = _error(disposition, fields)
-    if error is None or (for_whoever and nobody_there(error)):
+    if error is None or (best_effort and nobody_there(error)):
         return DONE
     resend = resend_released and _untouched(disposition) and not expired and not retry.exhausted
     return Decision(Action.RESEND if resend else Action.FAIL, error)

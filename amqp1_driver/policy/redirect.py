@@ -1,42 +1,33 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where a peer sends us instead (AMQP 1.0, 2.8.16 and 2.8.18), and whether we go there.  Pure."""
+"""Redirects by a peer (AMQP 1.0, 2.8.16 and 2.8.18), and the rules for following them. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from amqp1_driver.options import Host
 
-#: the conditions that redirect
+#: error conditions that redirect a connection or a link
 CONNECTION = "amqp:connection:redirect"
 LINK = "amqp:link:redirect"
-#: a redirect that names no other host: at most another address
+#: why the driver does not follow a redirect that names no other host, at most another address
 SAME_PLACE = "it leads to the same place"
-#: so many redirects are followed within so many seconds
+#: most redirects that the driver follows within WINDOW seconds
 LIMIT = 5
 WINDOW = 60.0
-#: schemes of a redirect that mean no TLS, and that mean TLS
+#: schemes of a redirect without TLS, and with TLS
 _PLAIN, _TLS = ("amqp", "ws", "http"), ("amqps", "wss", "https")
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The fields of the error's info map; None for what it does not name.
+    """The fields of a redirect error's info map; a field that is missing there is None.
 
-    :param hostname: of the container: for the Open frame, SASL and TLS
+    :param hostname: hostname of the container, for the Open frame, SASL and TLS
     :param network_host: name or IP address to connect to
-    :param address: of the node at that container (links only)
+    :param address: address of the node at that container (links only)
     :param scheme: an extension that some brokers send: ``amqp``, ``amqps``, ``ws``, ``wss``
     """
 
@@ -48,31 +39,38 @@ class Redirect:
 
     @classmethod
     def parse(cls, info: Any) -> "Redirect":
-        """Never raises, whatever the peer has sent."""
-        given = ({_text(key): value for key, value in info.items()}
-                 if isinstance(info, Mapping) else {})
+        """Return the redirect that an info map describes; never raise, whatever the map holds."""
+        given = (
+            {_text(key): value for key, value in info.items()} if isinstance(info, Mapping) else {}
+        )
         port = given.get("port")
-        return cls(hostname=_text(given.get("hostname")),
-                   network_host=_text(given.get("network-host")),
-                   port=int(port) if isinstance(port, int) and 0 < port < 65536 else None,
-                   address=_text(given.get("address")), scheme=_text(given.get("scheme")))
+        return cls(
+            hostname=_text(given.get("hostname")),
+            network_host=_text(given.get("network-host")),
+            port=int(port) if isinstance(port, int) and 0 < port < 65536 else None,
+            address=_text(given.get("address")),
+            scheme=_text(given.get("scheme")),
+        )
 
     def elsewhere(self, host: Host) -> bool:
-        """Whether it leads to another place than the present one."""
+        """Return whether the redirect leads to another host than ``host``, the present one."""
         return self.target(host) != host
 
     def target(self, host: Host) -> Host:
-        """The host it names; what it leaves out, and who we are, is as at the present one."""
+        """Return the host that the redirect names.
+
+        :param host: the present host, which gives missing fields and the credentials.
+        """
         network = self.network_host or (host.network if self.hostname is None else None)
         hostname = self.hostname or self.network_host or host.hostname
         if network == hostname:
             network = None
-        return Host(hostname, self.port or host.port, host.username, host.password, network)
+        return replace(host, hostname=hostname, port=self.port or host.port, network=network)
 
     def refusal(self, tls: bool) -> str | None:
-        """Why it can't be followed by what it says; None: it can.
+        """Return why the scheme forbids following the redirect; None: it does not.
 
-        :param tls: whether we connect by TLS, which is never given up
+        :param tls: whether our connections use TLS, which the driver never gives up
         """
         scheme = (self.scheme or "").lower()
         if tls and scheme in _PLAIN:
@@ -84,16 +82,65 @@ class Redirect:
         return None
 
 
+class Destinations:
+    """The hosts to which a bus may redirect. Immutable, for any thread.
+
+    Any bus can name any host in a redirect. The credentials of the transport URL belong to the
+    hosts of that URL, so by default the driver follows redirects only to these.
+
+    :param hosts: hosts of the transport URL
+    :param patterns: further hosts, each as ``name`` or ``name:port``, with ``*`` and ``?`` as
+        wildcards (option ``redirect_hosts``)
+    :param tls: whether connections use TLS
+    """
+
+    def __init__(self, hosts: Sequence[Host], patterns: Sequence[str], tls: bool) -> None:
+        self._hosts = {_place(host.hostname, host.port): host for host in hosts}
+        self._patterns = tuple(pattern.lower() for pattern in patterns)
+        self._tls = tls
+
+    def admit(self, target: Host) -> Host | None:
+        """Return the target with the credentials to use there; None: do not connect to it.
+
+        TLS checks the certificate against the hostname, so any network host is allowed. Without
+        TLS nothing proves the hostname: the network host has to be a permitted one, too.
+        """
+        names = [target.hostname]
+        if target.network is not None and not self._tls:
+            names.append(target.network)
+        known = [self._hosts.get(_place(name, target.port)) for name in names]
+        if all(known):
+            own = known[0]
+            assert own is not None
+            return replace(target, username=own.username, password=own.password, foreign=False)
+        if all(
+            host or self._matches(name, target.port)
+            for name, host in zip(names, known, strict=True)
+        ):
+            return replace(target, foreign=True)
+        return None
+
+    def _matches(self, name: str, port: int) -> bool:
+        place = _place(name, port)
+        return any(
+            fnmatchcase(name.lower(), pattern) or fnmatchcase(place, pattern)
+            for pattern in self._patterns
+        )
+
+
 class Trail:
-    """The redirects that were followed of late: what keeps them from going on for ever."""
+    """The redirects followed recently, which the driver limits. One thread at a time."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[float, str]] = []
 
     def step(self, source: str, target: str, now: float) -> str | None:
-        """Take a step, unless there were too many, or it leads back.
+        """Record a redirect, unless there were too many or it leads back.
 
-        :returns: why it is not taken; None: it is, and was noted
+        :param source: the redirecting host or address
+        :param target: the host or address to go to
+        :param now: monotonic seconds
+        :returns: why the driver must not follow the redirect; None: it may
         """
         self._steps = [step for step in self._steps if now - step[0] < WINDOW]
         if target == source or any(target == before for _, before in self._steps):
@@ -102,6 +149,10 @@ class Trail:
             return f"there were {LIMIT} within {WINDOW:g} s already"
         self._steps.append((now, source))
         return None
+
+
+def _place(name: str, port: int) -> str:
+    return f"{name.lower()}:{port}"
 
 
 def _text(value: Any) -> str | None:

@@ -1,21 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""Tokens for claims-based security (AMQP CBS): made, and when to renew them.
+"""Tokens for claims-based security (AMQP CBS), and the times to renew them. For any thread.
 
 A shared access signature (SAS) proves that its maker has the key of a rule, without showing
-the key: ``SharedAccessSignature sr=RESOURCE&sig=SIGNATURE&se=EXPIRY&skn=RULE``. Pure: wall clock
-and jitter are passed in. Times are seconds, since 1970 where they are points in time.
+the key: ``SharedAccessSignature sr=RESOURCE&sig=SIGNATURE&se=EXPIRY&skn=RULE``. Pure, except
+``provider``, which imports a module: callers pass in wall clock and jitter. Durations are seconds,
+points in time seconds since 1970.
 """
 
 import base64
@@ -32,10 +23,13 @@ from urllib.parse import quote_plus
 SAS = "servicebus.windows.net:sastoken"
 JWT = "jwt"
 
-#: Part of a token's life after which it is renewed at the latest, and how much sooner at most:
-#: the tokens of many entities and processes are not to be renewed all at once.
+#: RENEW_AT: the share of a token's life after which the driver renews the token at the latest.
+#: JITTER: the share of that time by which it renews at most earlier, so that many entities and
+#: processes do not renew their tokens all at once.
 RENEW_AT = 0.75
 JITTER = 0.1
+#: seconds since 1970: the end of the year 9999, the last that a timestamp of other systems can have
+LATEST_EXPIRY = 253402300799
 
 #: ``provider(resource) -> (token, type, expiry)``, see the option ``token_provider``
 Provider = Callable[[str], tuple[str, str, Any]]
@@ -43,9 +37,9 @@ Provider = Callable[[str], tuple[str, str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is put into ``$cbs``; immutable, any thread.
+    """A token that the driver puts into ``$cbs``. Immutable, for any thread.
 
-    :param type: :data:`SAS`, :data:`JWT` or what else the peer knows
+    :param type: :data:`SAS`, :data:`JWT` or another type that the peer knows
     :param expires: seconds since 1970
     """
 
@@ -55,11 +49,12 @@ class Token:
 
 
 def sas(resource: str, rule: str, key: str, now: float, life: float) -> Token:
-    """A token for everything below ``resource``.
+    """Make a token for everything below ``resource``.
 
     :param resource: URI, for example ``amqp://ns.servicebus.windows.net/queue``
+    :param rule: name of the rule whose ``key`` signs the token
     :param now: seconds since 1970
-    :param life: seconds; less than one counts as one, since the token tells whole seconds
+    :param life: seconds; less than one counts as one, because a token has whole seconds
     """
     expires = int(now) + max(1, round(life))
     target = quote_plus(resource)
@@ -70,24 +65,24 @@ def sas(resource: str, rule: str, key: str, now: float, life: float) -> Token:
 
 
 def renewal(expires: float, now: float, rng: random.Random) -> float:
-    """In how many seconds to renew a token: after two thirds to three quarters of its life."""
+    """Return the seconds until renewal: between two thirds and three quarters of the time left."""
     share = RENEW_AT * (1.0 - JITTER * rng.random())
     return max(0.0, (expires - now) * share)
 
 
 def after_failure(expires: float, now: float, delay: float) -> float:
-    """In how many seconds to try again after a renewal failed while the token still counts.
+    """Return the seconds until another attempt, after a renewal failed while the token is valid.
 
-    :param delay: what the back-off says; less when life is short, so that at least two more
-        attempts come before the end
+    :param delay: delay of the back-off, in seconds. The result is shorter if the token expires
+        soon, so that at least two more attempts come before it expires; it is at least 0.05.
     """
     return max(0.05, min(delay, (expires - now) / 3))
 
 
 def checked(answer: object) -> Token:
-    """What a provider returned.
+    """Check the answer of a token provider, and return it as a token.
 
-    :raises ValueError: it is no token
+    :raises ValueError: the answer is not a token
     """
     if not isinstance(answer, tuple) or len(answer) != 3:
         raise ValueError("a token provider must return (token, type, expiry)")
@@ -98,15 +93,19 @@ def checked(answer: object) -> Token:
         raise ValueError("a token provider must return token and type as text")
     if isinstance(expires, datetime.datetime):
         expires = expires.timestamp()
-    if isinstance(expires, bool) or not isinstance(expires, (int, float)):
+    if (
+        isinstance(expires, bool)
+        or not isinstance(expires, (int, float))
+        or not 0 <= expires <= LATEST_EXPIRY
+    ):
         raise ValueError("a token provider must return the expiry in seconds since 1970")
     return Token(text, kind, float(expires))
 
 
 def provider(path: str) -> Provider:
-    """The function that ``package.module:function`` names.
+    """Return the function that ``package.module:function`` names.
 
-    :raises ValueError: there is none
+    :raises ValueError: the path names no function
     """
     module, _, name = path.partition(":")
     try:

@@ -1,17 +1,7 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the driver tells of its work: events, and where they go.
+"""Events of the driver's work, and the consumers that keep them. Each module names its threads.
 
-The bottom layer: imports nothing else of the package, no proton and no oslo.  Nothing in here
-may block a caller of the driver, or fail it.
+The bottom layer: it imports nothing else of the package, no proton and no oslo. No code here may
+block a caller of the driver, or raise an error in it.
 """

@@ -1,39 +1,29 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What telemetry is asked for: values only.  Any thread."""
+"""The configuration of telemetry: immutable values, for any thread."""
 
 import dataclasses
 import importlib.util
 
-#: formats of files, and the package that each needs
+#: formats of files, and the extra package that each needs
 FORMATS = {"json": None, "parquet": "pyarrow", "arrow": "pyarrow"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Telemetry of a process; two transports with the same share files and port.
+    """The telemetry of a process; two transports with equal values share files and port.
 
-    :ivar directory: where files go, empty for none
-    :ivar format: json, parquet or arrow
-    :ivar file_bytes: a file is finished when it has so many
-    :ivar file_seconds: or when it is so old
-    :ivar files_kept: finished files in the directory, of all processes; 0: all
-    :ivar port: first port of the Prometheus endpoint, 0 for none
-    :ivar ports: how many are tried, one for each process of a machine
-    :ivar host: address that it listens at
-    :ivar topic: of the messages with records, empty for none
-    :ivar exchange: of that topic, empty for the transport's own
-    :ivar queue: events that may wait before some are dropped
+    :param directory: directory of the files, empty for none
+    :param format: json, parquet or arrow
+    :param file_bytes: size of a file, in bytes, at which the sink finishes it
+    :param file_seconds: age of a file, in seconds, at which the sink finishes it
+    :param files_kept: finished files to keep in the directory, of all processes; 0: all
+    :param port: first port of the Prometheus endpoint, 0 for none
+    :param ports: number of ports to try, one for each process of a machine
+    :param host: address that the endpoint listens at
+    :param topic: topic of the messages with records, empty for none
+    :param exchange: exchange of that topic, empty for the transport's own
+    :param queue: events that may wait; the hub drops further events
     """
 
     directory: str = ""
@@ -50,12 +40,15 @@ class Config:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether any of files, endpoint and messages is configured."""
         return bool(self.directory or self.port or self.topic)
 
 
 def missing(config: Config) -> tuple[str, str, str] | None:
-    """The first extra package that is asked for but not installed: option, package, extra."""
+    """Return the first package that the configuration needs and that is not installed.
+
+    :returns: option, package and extra of the driver; None if nothing is missing.
+    """
     package = FORMATS[config.format]
     if config.directory and package and importlib.util.find_spec(package) is None:
         return "telemetry_format", package, "telemetry-parquet"

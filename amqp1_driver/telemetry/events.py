@@ -1,19 +1,9 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Events, and the flat record that all of them become.
+"""Events, and the flat record that each of them becomes. Pure, for any thread.
 
-An event is made where something happens and holds what is known there, seconds as floats.  A
-record is made of it later, on a thread that nobody waits for.  Pure; any thread.
+The code that an event concerns makes the event from values it has at hand, with durations as float
+seconds. The hub's thread, for which no caller waits, makes the record from the event later.
 """
 
 from collections.abc import Sequence
@@ -24,48 +14,75 @@ from typing import NamedTuple
 
 #: values of ``kind``
 SEND, REPLY, STALL, RESUME, CONNECTION, LINK = (
-    "send", "reply", "stall", "resume", "connection", "link")
+    "send",
+    "reply",
+    "stall",
+    "resume",
+    "connection",
+    "link",
+)
 #: values of ``operation``: the first four with SEND, the others with REPLY
 CALL, CAST, FANOUT, NOTIFICATION, ANSWER, HEARTBEAT = (
-    "call", "cast", "fanout", "notification", "reply", "heartbeat")
+    "call",
+    "cast",
+    "fanout",
+    "notification",
+    "reply",
+    "heartbeat",
+)
 OPERATIONS = (CALL, CAST, FANOUT, NOTIFICATION, ANSWER, HEARTBEAT)
 #: values of ``outcome``
 ACCEPTED, REJECTED, RELEASED, MODIFIED, UNKNOWN, NONE, TIMEOUT = (
-    "accepted", "rejected", "released", "modified", "unknown", "none", "timeout")
+    "accepted",
+    "rejected",
+    "released",
+    "modified",
+    "unknown",
+    "none",
+    "timeout",
+)
 OUTCOMES = (ACCEPTED, REJECTED, RELEASED, MODIFIED, UNKNOWN, NONE, TIMEOUT)
 #: values of ``stage``
 HANDOVER, AT_CONNECTION, AT_LINK, CREDIT, ACKNOWLEDGEMENT, AT_REPLY = (
-    "handover", "connection", "link", "credit", "acknowledgement", "reply")
+    "handover",
+    "connection",
+    "link",
+    "credit",
+    "acknowledgement",
+    "reply",
+)
 STAGES = (HANDOVER, AT_CONNECTION, AT_LINK, CREDIT, ACKNOWLEDGEMENT, AT_REPLY)
 
 
 class Record(NamedTuple):
-    """One event, flat; what does not apply is None.  Durations are microseconds.
+    """One event as a flat row; a field that does not apply is None. Durations are microseconds.
 
-    :ivar time: end of the event, microseconds since 1970
-    :ivar kind: send (of a caller), reply (of a server), stall, resume, connection, link
-    :ivar container: container-id of the connection, which is unique for each process
-    :ivar host: host:port of the bus
-    :ivar address: on the bus; the routing key where there was no connection to make it for;
-        absent for a link that takes any address
-    :ivar operation: call, cast, fanout, notification (send); reply, heartbeat (reply)
-    :ivar outcome: of a message: accepted; rejected, released, modified by the bus; unknown, for it
-        was sent and the link or connection went; none, for it was never sent or (without
-        ``error``) sent without asking for an outcome; timeout. Of a resume: none where the stall
-        ended because the link went or nobody waited any more, otherwise absent
-    :ivar error: condition of the peer's error, or name of the exception's class
-    :ivar stage: where a message stood that failed: handover, connection, link, credit,
-        acknowledgement, reply. Of a stall and its resume: credit if messages wait to be sent,
-        absent if a subscription's credit is used up
-    :ivar handover_us: until the I/O thread had it
-    :ivar wait_us: from then until it went out: connection, link, credit; for the last attempt
-    :ivar ack_us: from going out to the outcome; absent also if the reply came first
-    :ivar reply_us: from going out to the reply
-    :ivar total_us: as the caller saw it; of a resume how long it was stalled
-    :ivar size: bytes of the body
-    :ivar credit: limit of the subscription's link, of its stall and resume
-    :ivar state: the new state of the connection or link, as in the state tables
-    :ivar batch: events dropped in this process since the record before, normally 0
+    :param time: end of the event, microseconds since 1970
+    :param kind: send (by a caller), reply (by a server), stall, resume, connection, link
+    :param container: container-id of the connection, which is unique for each process
+    :param pid: process id
+    :param host: host:port of the bus
+    :param address: address on the bus; the routing key if there was no connection that determines
+        the address; None for a link to the anonymous terminus
+    :param operation: call, cast, fanout, notification (send); reply, heartbeat (reply)
+    :param outcome: of a message: accepted; rejected, released or modified by the bus; unknown:
+        link or connection lost after the message was sent; none: never sent, or (without
+        ``error``) sent settled, without asking for an outcome; timeout. Of a resume: none if the
+        stall ended because the link was lost or no message waits any more, otherwise None
+    :param error: condition of the peer's error, or name of the exception's class
+    :param stage: of a message that failed, the stage at which it failed: handover, connection,
+        link, credit, acknowledgement, reply. Of a stall and its resume: credit if messages wait
+        to be sent, None if a subscription's credit is used up
+    :param handover_us: from the caller to the I/O thread
+    :param wait_us: from then until the message was sent: the wait for connection, link and
+        credit; of the last attempt
+    :param ack_us: from sending to the outcome; None also if the reply came first
+    :param reply_us: from sending to the reply
+    :param total_us: of a message, duration for the caller; of a resume, duration of the stall
+    :param size: bytes of the body
+    :param credit: of the stall and resume of a subscription, credit limit of its link
+    :param state: the new state of the connection or link, as in the state tables
+    :param dropped: events that this process dropped since the previous record, normally 0
     """
 
     time: int
@@ -87,25 +104,40 @@ class Record(NamedTuple):
     size: int | None = None
     credit: int | None = None
     state: str | None = None
-    batch: int = 0
+    dropped: int = 0
 
 
 #: names of the columns, in order
 FIELDS: tuple[str, ...] = Record._fields
 #: columns that are text; all others but ``time`` are 64-bit integers
-TEXTS = frozenset(("kind", "container", "host", "address", "operation", "message_id", "outcome",
-                   "error", "stage", "state"))
+TEXTS = frozenset(
+    (
+        "kind",
+        "container",
+        "host",
+        "address",
+        "operation",
+        "message_id",
+        "outcome",
+        "error",
+        "stage",
+        "state",
+    )
+)
 
 
 class Origin(NamedTuple):
-    """Whose events they are."""
+    """The connection (by its container-id) and process that events come from."""
 
     container: str
     pid: int
 
 
 class Message(NamedTuple):
-    """A message has gone its way, or failed.  Durations in seconds, None: it never came so far.
+    """The end of a message's way: sent and answered, or failed.
+
+    Durations are seconds, with the meaning of the fields of :class:`Record`; None: the message did
+    not get so far.
 
     :param time: wall clock, seconds since 1970
     :param kind: SEND or REPLY
@@ -128,17 +160,55 @@ class Message(NamedTuple):
     total: float
     size: int
 
-    def record(self, batch: int = 0) -> Record:
-        ((container, pid), time, kind, host, address, operation, message_id, outcome, error,
-         stage, handover, wait, ack, reply, total, size) = self
+    def record(self, dropped: int = 0) -> Record:
+        (
+            (container, pid),
+            time,
+            kind,
+            host,
+            address,
+            operation,
+            message_id,
+            outcome,
+            error,
+            stage,
+            handover,
+            wait,
+            ack,
+            reply,
+            total,
+            size,
+        ) = self
         return Record(
-            round(time * 1e6), kind, container, pid, host, address, operation, message_id,
-            outcome, error, stage, _us(handover), _us(wait), _us(ack), _us(reply), _us(total),
-            size, None, None, batch)
+            round(time * 1e6),
+            kind,
+            container,
+            pid,
+            host,
+            address,
+            operation,
+            message_id,
+            outcome,
+            error,
+            stage,
+            _us(handover),
+            _us(wait),
+            _us(ack),
+            _us(reply),
+            _us(total),
+            size,
+            None,
+            None,
+            dropped,
+        )
 
 
 class Stalled(NamedTuple):
-    """No credit is left: for messages to send, or (with ``credit``) for a subscription."""
+    """The start of a stall: no credit is left for messages to send, or for a subscription.
+
+    :param time: wall clock, seconds since 1970
+    :param credit: credit limit of the subscription; None for messages to send
+    """
 
     origin: Origin
     time: float
@@ -146,17 +216,27 @@ class Stalled(NamedTuple):
     address: str | None
     credit: int | None = None
 
-    def record(self, batch: int = 0) -> Record:
-        return Record(round(self.time * 1e6), STALL, self.origin.container, self.origin.pid,
-                      self.host, self.address, stage=CREDIT if self.credit is None else None,
-                      credit=self.credit, batch=batch)
+    def record(self, dropped: int = 0) -> Record:
+        return Record(
+            round(self.time * 1e6),
+            STALL,
+            self.origin.container,
+            self.origin.pid,
+            self.host,
+            self.address,
+            stage=CREDIT if self.credit is None else None,
+            credit=self.credit,
+            dropped=dropped,
+        )
 
 
 class Resumed(NamedTuple):
-    """A stall is over; each has one.
+    """The end of a stall; each stall has one.
 
-    :param total: how long it lasted, seconds
-    :param outcome: NONE where the link went or nobody waits any more
+    :param time: wall clock, seconds since 1970
+    :param total: duration of the stall, seconds
+    :param credit: as for :class:`Stalled`
+    :param outcome: NONE if the link was lost or no message waits any more
     """
 
     origin: Origin
@@ -167,18 +247,28 @@ class Resumed(NamedTuple):
     credit: int | None = None
     outcome: str | None = None
 
-    def record(self, batch: int = 0) -> Record:
-        return Record(round(self.time * 1e6), RESUME, self.origin.container, self.origin.pid,
-                      self.host, self.address, outcome=self.outcome, total_us=_us(self.total),
-                      stage=CREDIT if self.credit is None else None, credit=self.credit,
-                      batch=batch)
+    def record(self, dropped: int = 0) -> Record:
+        return Record(
+            round(self.time * 1e6),
+            RESUME,
+            self.origin.container,
+            self.origin.pid,
+            self.host,
+            self.address,
+            outcome=self.outcome,
+            total_us=_us(self.total),
+            stage=CREDIT if self.credit is None else None,
+            credit=self.credit,
+            dropped=dropped,
+        )
 
 
 class Changed(NamedTuple):
-    """A connection or link has another state.
+    """The change of a connection or link to another state.
 
+    :param time: wall clock, seconds since 1970
     :param kind: CONNECTION or LINK
-    :param error: what brought it about, if that was an error
+    :param error: the error that caused the change, if there was one
     """
 
     origin: Origin
@@ -189,9 +279,18 @@ class Changed(NamedTuple):
     state: str
     error: str | None = None
 
-    def record(self, batch: int = 0) -> Record:
-        return Record(round(self.time * 1e6), self.kind, self.origin.container, self.origin.pid,
-                      self.host, self.address, error=self.error, state=self.state, batch=batch)
+    def record(self, dropped: int = 0) -> Record:
+        return Record(
+            round(self.time * 1e6),
+            self.kind,
+            self.origin.container,
+            self.origin.pid,
+            self.host,
+            self.address,
+            error=self.error,
+            state=self.state,
+            dropped=dropped,
+        )
 
 
 Event = Message | Stalled | Resumed | Changed
@@ -202,7 +301,7 @@ def _us(seconds: float | None) -> int | None:
 
 
 def iso(us: int) -> str:
-    """Microseconds since 1970 as 2026-11-22T00:15:00.000001Z."""
+    """Format microseconds since 1970 as 2026-11-22T00:15:00.000001Z."""
     whole, rest = divmod(us, 1000000)
     return f"{_second(whole)}.{rest:06d}Z"
 
@@ -212,15 +311,15 @@ def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-#: what comes before the value of each column but the first
+#: JSON text before the value of each column but the first
 _HEADS = [f',"{name}":' for name in FIELDS[1:]]
 
 
 def to_lines(records: Sequence[Record]) -> bytes:
-    """JSON lines in UTF-8, each with its line feed.
+    """Encode records as JSON lines in UTF-8, each with its line feed.
 
-    What does not apply is left out, the time is ISO 8601 in UTC.  By hand, in half the time that
-    the library takes for a dict: this is done for every message.
+    The lines leave out fields that are None; the time is ISO 8601 in UTC. This code is by hand,
+    because it runs for every message and takes half the time of the library with a dict.
     """
     parts: list[str] = []
     add = parts.append

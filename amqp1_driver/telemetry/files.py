@@ -1,20 +1,10 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Files with records, which appear under their name when they are whole.
+"""Files with records, which get their final name when they are complete. On the hub's thread.
 
-While it grows a file's name begins with a dot, which Spark and most others take for no data.  All
-work is the hub's thread's, and all errors of the file system cost records only: they are counted
-and told with the next record that is written.
+While a file grows, its name begins with a dot; Spark and most other readers ignore such files. An
+error of the file system costs records only: the sink counts lost records and reports the count in
+the next record that it writes.
 """
 
 import contextlib
@@ -29,29 +19,37 @@ from collections.abc import Callable, Sequence
 from amqp1_driver.telemetry.events import Record
 from amqp1_driver.telemetry.formats import Format
 
-#: of finished files, whose order by name is that by time
+#: names of finished files; their order by name is that by time
 _FINISHED = re.compile(r"^amqp1-\d{8}T\d{6}Z-.+\.(jsonl|parquet|arrow)$")
-#: of lines that a process left unfinished
-_LEFT = re.compile(r"^\.(amqp1-\d{8}T\d{6}Z-.+\.jsonl)$")
+#: names of unfinished files, which a process may have left; only lines are of use without an end
+_LEFT = re.compile(r"^\.(amqp1-\d{8}T\d{6}Z-.+\.(?:jsonl|parquet|arrow))$")
 
-#: nobody has written to a file for so many seconds, and nobody holds it: it was left
+#: seconds without a write after which a file that no process has locked counts as left
 LEFT_AFTER = 10.0
 
 
 class FileSink:
-    """A consumer.  The hub's thread only.
+    """A consumer that writes records to files. The hub's thread only.
 
-    :param directory: is made if it is not there
-    :param max_bytes: a file with so many is finished
-    :param max_seconds: or one that is so old
-    :param keep: finished files in the directory, whoever wrote them; 0: all
-    :param now: seconds since 1970
-    :param write: as ``os.write``
+    :param directory: directory of the files, which the sink makes if it is missing
+    :param max_bytes: size at which the sink finishes a file
+    :param max_seconds: age at which the sink finishes a file
+    :param keep: finished files to keep in the directory, of all processes; 0: all
+    :param now: clock, seconds since 1970
+    :param write: function like ``os.write``
     """
 
-    def __init__(self, directory: str, format: Format, *, max_bytes: int, max_seconds: float,
-                 keep: int, now: Callable[[], float] = time.time,
-                 write: Callable[[int, bytes], int] = os.write) -> None:
+    def __init__(
+        self,
+        directory: str,
+        format: Format,
+        *,
+        max_bytes: int,
+        max_seconds: float,
+        keep: int,
+        now: Callable[[], float] = time.time,
+        write: Callable[[int, bytes], int] = os.write,
+    ) -> None:
         self._directory = directory
         self._format = format
         self._max_bytes = max_bytes
@@ -69,24 +67,24 @@ class FileSink:
         self._lost = 0
         self._looked = False
 
-    # -- told by the hub --------------------------------------------------------------
+    # -- called by the hub ------------------------------------------------------------
 
     def take(self, records: Sequence[Record]) -> None:
-        """Write them; what can't be written is lost.
+        """Write records; records that the sink cannot write are lost.
 
-        :raises OSError: the file system refuses
+        :raises OSError: an error of the file system
         """
         if self._begun is None:
             self._begun = self._now()
         first = records[0]
         if self._lost:
-            records = [first._replace(batch=first.batch + self._lost), *records[1:]]
+            records = [first._replace(dropped=first.dropped + self._lost), *records[1:]]
         data = self._format.add(records)
         self._rows += len(records)
         try:
             self._append(data)
         except OSError:
-            self._lost += len(records) + first.batch
+            self._lost += len(records) + first.dropped
             self._rows -= len(records)
             raise
         self._lost = 0
@@ -94,19 +92,22 @@ class FileSink:
             self._finish()
 
     def tick(self) -> None:
-        """Finish a file that is old enough.
+        """Finish the file if it is old enough.
 
-        :raises OSError: the file system refuses
+        :raises OSError: an error of the file system
         """
         if self._begun is not None and self._now() - self._begun >= self._max_seconds:
             self._finish()
 
     def close(self, timeout: float) -> None:
-        """Finish the file; there will be no other."""
+        """Finish the last file.
+
+        :raises OSError: an error of the file system
+        """
         self._finish()
 
     def abandon(self) -> None:
-        """This is the child of a fork: the file is the parent's."""
+        """Close the inherited descriptor in the child of a fork; the file stays the parent's."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -123,7 +124,7 @@ class FileSink:
             while done < len(data):
                 done += self._write(self._file, data[done:] if done else data)
         except OSError:
-            # no half line may stay
+            # Cut off the incomplete line.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._size)
                 os.lseek(self._file, self._size, os.SEEK_SET)
@@ -131,21 +132,25 @@ class FileSink:
         self._size += done
 
     def _open(self) -> None:
-        os.makedirs(self._directory, exist_ok=True)
+        # Readable for the group, as the files are: a collector of the site reads them.
+        os.makedirs(self._directory, mode=0o750, exist_ok=True)
         if not self._looked:
             self._looked = True
             finish_left(self._directory)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))
         self._number += 1
         name = f"amqp1-{stamp}-{self._token}-{self._number}.{self._format.suffix}"
-        file = os.open(os.path.join(self._directory, "." + name),
-                       os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        file = os.open(
+            os.path.join(self._directory, "." + name),
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            0o640,
+        )
         with contextlib.suppress(OSError):  # not every file system has locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._file, self._name, self._size = file, name, 0
 
     def _finish(self) -> None:
-        """Complete the file and give it its name; it counts as lost if that fails."""
+        """Complete the file and give it its final name; if that fails, its records are lost."""
         rows, self._rows = self._rows, 0
         self._begun = None
         try:
@@ -169,19 +174,22 @@ class FileSink:
             os.unlink(os.path.join(self._directory, "." + self._name))
 
     def _clean_up(self) -> None:
-        """Remove the oldest files beyond the number that is kept."""
+        """Remove the oldest finished files beyond the number to keep."""
         if not self._keep:
             return
         names = sorted(name for name in os.listdir(self._directory) if _FINISHED.match(name))
-        for name in names[:-self._keep]:
+        for name in names[: -self._keep]:
             with contextlib.suppress(FileNotFoundError):  # another process was faster
                 os.unlink(os.path.join(self._directory, name))
 
 
 def finish_left(directory: str) -> list[str]:
-    """Give files of processes that were killed their names, without the line that was cut.
+    """Finish the files that killed processes left.
 
-    :returns: names of the files
+    Files with lines get their final names, without an incomplete line. Files of other formats
+    cannot be read without their end; they are removed.
+
+    :returns: final names of the files
     """
     finished = []
     for found in map(_LEFT.match, os.listdir(directory)):
@@ -194,11 +202,14 @@ def _finish_one(directory: str, name: str, final: str) -> bool:
     try:
         file = os.open(os.path.join(directory, name), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False  # another process was faster, or it is another user's
+        return False  # another process was faster, or the file is another user's
     try:
         if time.time() - os.fstat(file).st_mtime < LEFT_AFTER:
-            return False  # it may have been made just now
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever lives holds it
+            return False  # its process may have made it just now, and not locked it yet
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a live process holds the lock
+        if not final.endswith(".jsonl"):
+            os.unlink(os.path.join(directory, name))
+            return False
         os.ftruncate(file, _whole_lines(file))
         _rename(directory, final)
     except OSError:
@@ -209,7 +220,7 @@ def _finish_one(directory: str, name: str, final: str) -> bool:
 
 
 def _whole_lines(file: int) -> int:
-    """Where the last line of a file ends that is whole."""
+    """Return the offset behind the last complete line of a file."""
     end = os.fstat(file).st_size
     while end:
         start = max(0, end - 65536)

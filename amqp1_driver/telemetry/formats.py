@@ -1,19 +1,9 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a file with records looks like: JSON lines, Parquet or an Arrow stream.
+"""The formats of files with records: JSON lines, Parquet and Arrow files. On the hub's thread.
 
-Parquet and Arrow (extra ``telemetry-parquet``) are made in memory and written as a whole: half of
-such a file is worth nothing.
+The classes for Parquet and Arrow (extra ``telemetry-parquet``) build a file in memory, and the sink
+writes it as a whole: an incomplete file of these formats is useless.
 """
 
 import abc
@@ -23,28 +13,28 @@ from typing import Any, Protocol
 
 from amqp1_driver.telemetry.events import FIELDS, TEXTS, Record, to_lines
 
-#: records that become one group of rows
+#: rows after which a group of rows is written
 GROUP = 10000
 
 
 class Format(Protocol):
-    """Encodes the records of one file after another."""
+    """An encoder for the records of one file after another."""
 
-    #: of the file's name
+    #: suffix of the file's name
     suffix: str
 
     def add(self, records: Sequence[Record]) -> bytes:
-        """The bytes to append to the file now, which may be none."""
+        """Add records, and return the bytes to append to the file now, which may be none."""
 
     def size(self) -> int:
-        """Bytes that are kept for the end of the file."""
+        """Return how many encoded bytes wait in memory for the end of the file."""
 
     def end(self) -> bytes:
-        """The bytes that complete the file; the next file begins."""
+        """Return the bytes that complete the file, and begin the next file."""
 
 
 class JsonLines:
-    """One JSON object in each line."""
+    """The format with one JSON object in each line."""
 
     suffix = "jsonl"
 
@@ -59,7 +49,7 @@ class JsonLines:
 
 
 class _Columns(abc.ABC):
-    """Columns by pyarrow; the file is in memory until its end."""
+    """A format with columns by pyarrow; the file stays in memory until its end."""
 
     suffix = ""
 
@@ -67,9 +57,19 @@ class _Columns(abc.ABC):
         import pyarrow as pa
 
         self._pa = pa
-        self._schema = pa.schema([
-            (name, pa.timestamp("us", tz="UTC") if name == "time"
-             else pa.string() if name in TEXTS else pa.int64()) for name in FIELDS])
+        self._schema = pa.schema(
+            [
+                (
+                    name,
+                    pa.timestamp("us", tz="UTC")
+                    if name == "time"
+                    else pa.string()
+                    if name in TEXTS
+                    else pa.int64(),
+                )
+                for name in FIELDS
+            ]
+        )
         self._rows: list[Record] = []
         self._file = io.BytesIO()
         self._writer: Any = None
@@ -87,13 +87,19 @@ class _Columns(abc.ABC):
         if self._writer is None:
             self._writer = self._open()
         columns = zip(*rows, strict=True)
-        self._writer.write_table(self._pa.Table.from_arrays(
-            [self._pa.array(column, type=field.type)
-             for column, field in zip(columns, self._schema, strict=True)], schema=self._schema))
+        self._writer.write_table(
+            self._pa.Table.from_arrays(
+                [
+                    self._pa.array(column, type=field.type)
+                    for column, field in zip(columns, self._schema, strict=True)
+                ],
+                schema=self._schema,
+            )
+        )
 
     @abc.abstractmethod
     def _open(self) -> Any:
-        """The writer of the file."""
+        """Return pyarrow's writer for the file."""
 
     def size(self) -> int:
         return self._file.tell()
@@ -108,7 +114,7 @@ class _Columns(abc.ABC):
 
 
 class Parquet(_Columns):
-    """Parquet, compressed by zstd."""
+    """The Parquet format, compressed with zstd."""
 
     suffix = "parquet"
 
@@ -119,7 +125,7 @@ class Parquet(_Columns):
 
 
 class Arrow(_Columns):
-    """Arrow's file format."""
+    """The file format of Arrow."""
 
     suffix = "arrow"
 
@@ -128,10 +134,9 @@ class Arrow(_Columns):
 
 
 def make_format(name: str) -> Format:
-    """By the option's value.
+    """Return the format for a value of the option: json, parquet or arrow.
 
-    :raises ImportError: it needs pyarrow
+    :raises ImportError: the format needs pyarrow, which is not installed
     """
-    kinds: dict[str, Callable[[], Format]] = {
-        "json": JsonLines, "parquet": Parquet, "arrow": Arrow}
+    kinds: dict[str, Callable[[], Format]] = {"json": JsonLines, "parquet": Parquet, "arrow": Arrow}
     return kinds[name]()

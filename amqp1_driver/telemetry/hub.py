@@ -1,20 +1,10 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""From those who make events to those who keep records: a bounded queue and a thread.
+"""The hub between the driver and the consumers of records: a bounded queue and a thread.
 
-Who makes an event appends it and goes on.  The thread makes records of what has come, a few at a
-time so that it never keeps the interpreter from the driver's threads for long, and gives them to
-all consumers.  What finds the queue full is counted and dropped.
+Any thread appends events and goes on. The hub's thread makes records from the events and gives
+them to all consumers. It does so in small batches, so that it never keeps the interpreter from the
+driver's threads for long. The hub counts and drops events that find the queue full.
 """
 
 import logging
@@ -30,28 +20,29 @@ LOG = logging.getLogger(__name__)
 
 #: events that may wait
 CAPACITY = 50000
-#: how long events wait at most before they are looked at, seconds
+#: longest wait of an event before the hub's thread takes it, seconds
 INTERVAL = 0.25
-#: records that are made and given on in one go
+#: most records that the hub gives to the consumers at once
 BATCH = 100
-#: a consumer that fails is named in the log so often at most, seconds
+#: shortest interval between log lines about a failing consumer, seconds
 COMPLAIN_EVERY = 60.0
 
 
 class Consumer(Protocol):
-    """What keeps records.  All calls come from the hub's thread; it may raise."""
+    """A keeper of records. All calls come from the hub's thread; each method may raise."""
 
     def take(self, records: Sequence[Record]) -> None: ...
     def tick(self) -> None:
-        """Nothing has come for a moment, or much: look after what is due by time."""
+        """Do the work that is due by time; called after each round of the hub's thread."""
+
     def close(self, timeout: float) -> None:
-        """There is no more: finish within so many seconds."""
+        """Finish within ``timeout`` seconds; no more records come."""
 
 
 class Complaints:
-    """Says of each failure the first one, and then from time to time how many there were.
+    """A log of failures that names the first one, and then from time to time how many there were.
 
-    :param what: that fails
+    :param what: name of the failing part, for the log
     """
 
     def __init__(self, what: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -66,21 +57,26 @@ class Complaints:
             self._unsaid += 1
             return
         more = f" ({self._unsaid} times more since the last time)" if self._unsaid else ""
-        LOG.error("Telemetry: %s failed, and is tried further: %s%s", self._what,
-                  str(error) or repr(error), more)
+        LOG.error(
+            "Telemetry: %s failed, and is tried further: %s%s",
+            self._what,
+            str(error) or repr(error),
+            more,
+        )
         self._next, self._unsaid = now + COMPLAIN_EVERY, 0
 
 
 class Hub:
-    """See the module.  A sink for any thread; ``emit`` never blocks.
+    """A sink for events of any thread; ``emit`` never blocks.
 
-    :param consumers: by the name that is used in the log
+    :param consumers: consumers of the records, by their name in the log
     :param capacity: events that may wait
-    :param interval: how long at most until they are looked at, seconds
+    :param interval: longest wait of an event before the hub's thread takes it, seconds
     """
 
-    def __init__(self, consumers: dict[str, Consumer], capacity: int = CAPACITY,
-                 interval: float = INTERVAL) -> None:
+    def __init__(
+        self, consumers: dict[str, Consumer], capacity: int = CAPACITY, interval: float = INTERVAL
+    ) -> None:
         self._consumers = [(consumer, Complaints(name)) for name, consumer in consumers.items()]
         self._trouble = Complaints("making records")
         self._capacity = capacity
@@ -89,7 +85,7 @@ class Hub:
         self._queue: deque[Event] = deque()
         self._lock = threading.Lock()
         self._dropped = 0
-        #: events dropped since the hub was made
+        #: events that the hub has dropped since its creation
         self.dropped = 0
         self._wake = threading.Event()
         self._waiting: deque[threading.Event] = deque()
@@ -119,14 +115,22 @@ class Hub:
             self.dropped += 1
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all consumers have had what was told so far; False if not in time."""
+        """Wait until all consumers have the records of all events emitted so far.
+
+        :param timeout: seconds
+        :returns: False if that took longer than ``timeout``
+        """
         done = threading.Event()
         self._waiting.append(done)
         self._wake.set()
         return done.wait(timeout)
 
     def close(self, timeout: float) -> bool:
-        """Give consumers what is left, have them finish, end the thread; False if not in time."""
+        """Give the remaining records to the consumers, close these, and end the thread.
+
+        :param timeout: seconds
+        :returns: False if that took longer than ``timeout``
+        """
         self._closing = timeout
         self._wake.set()
         if threading.current_thread() is not self._thread:
@@ -134,7 +138,7 @@ class Hub:
         return not self._thread.is_alive()
 
     def abandon(self) -> None:
-        """This is the child of a fork: a thread that lives on here, a green one, shall end."""
+        """Drop all events in the child of a fork, and end a thread that survived: a green one."""
         self._abandoned = True
         self._queue.clear()
 
@@ -155,7 +159,7 @@ class Hub:
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
         for _ in range(-(-len(self._queue) // BATCH)):
             _guarded(self._trouble, self._pass_on)
-            time.sleep(0)  # whoever waits for the interpreter goes first
+            time.sleep(0)  # let threads run that wait for the interpreter
         for consumer, complaints in self._consumers:
             _guarded(complaints, consumer.tick)
         for done in waiting:
@@ -167,7 +171,7 @@ class Hub:
             _guarded(complaints, consumer.take, records)
 
     def _next(self) -> list[Record]:
-        """Up to a batch; the first of them tells how many were dropped before it."""
+        """Return up to BATCH records; the first one has the number of dropped events before it."""
         queue = self._queue
         dropped = 0
         if self._dropped:

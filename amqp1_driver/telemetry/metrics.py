@@ -1,18 +1,8 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Counters and latency histograms, made of records.
+"""Counters and latency histograms of records. The hub's thread counts, any thread reads.
 
-Pure, but for a lock: one thread counts, others read.
+Pure, except for a lock between these threads.
 """
 
 import threading
@@ -26,21 +16,20 @@ from amqp1_driver.telemetry.events import Record
 #: The upper bounds of the buckets are powers of two: 2^4 to 2^27 microseconds, 16 us to 134 s.
 LOWEST, HIGHEST = 4, 27
 BOUNDS_US: tuple[int, ...] = tuple(1 << n for n in range(LOWEST, HIGHEST + 1))
-#: values of a label that a peer can choose; more are counted as "other"
+#: most pairs of operation and error that get a counter of their own; a peer can choose error
+#: conditions, so further ones are counted as "other"
 VALUES_LIMIT = 100
 
 
 class Histogram:
-    """How many durations fell into each bucket.
-
-    :ivar counts: one for each of BOUNDS_US, up to and with that, and one for what is longer
-    :ivar total_us: sum of all durations
-    """
+    """A histogram of durations, in buckets with the bounds BOUNDS_US. One thread at a time."""
 
     __slots__ = ("counts", "total_us")
 
     def __init__(self) -> None:
+        #: durations in each bucket, up to and including its bound; the last one is for longer ones
         self.counts = [0] * (len(BOUNDS_US) + 1)
+        #: sum of all durations, microseconds
         self.total_us = 0
 
     def add(self, us: int) -> None:
@@ -57,18 +46,18 @@ class Histogram:
 
 
 class Snapshot(NamedTuple):
-    """All values at one time; keys are the values of the labels, in the order named here.
+    """All values at one time; keys are the values of the labels, in the order given here.
 
-    :ivar messages: operation, outcome
-    :ivar errors: operation, error
-    :ivar timeouts: operation, stage
-    :ivar size: bytes, by operation
-    :ivar latencies: name of the part (handover, wait, acknowledge, reply, total), operation
-    :ivar stalls: side (sender, subscription)
-    :ivar stalled: how long, by side
-    :ivar connections: how many are in a state
-    :ivar changes: of connections, by state
-    :ivar link_changes: by state
+    :param messages: number of messages, by operation and outcome
+    :param errors: number of failed messages, by operation and error
+    :param timeouts: number of messages that timed out, by operation and stage
+    :param size: bytes of message bodies, by operation
+    :param latencies: durations, by part (handover, wait, acknowledge, reply, total) and operation
+    :param stalls: number of stalls, by side (sender, subscription)
+    :param stalled: durations of stalls, by side
+    :param connections: number of connections, by their present state
+    :param changes: number of changes of connections, by new state
+    :param link_changes: number of changes of links, by new state
     """
 
     messages: dict[tuple[str, ...], int]
@@ -84,7 +73,7 @@ class Snapshot(NamedTuple):
 
 
 class Metrics:
-    """A consumer of records; :meth:`snapshot` on any thread."""
+    """A consumer that counts records, on the hub's thread; :meth:`snapshot` on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,10 +103,10 @@ class Metrics:
                     self._link_changes[(record.state or "",)] += 1
 
     def tick(self) -> None:
-        """Nothing is due by time."""
+        """Do nothing: no work is due by time."""
 
     def close(self, timeout: float) -> None:
-        """Nothing to finish."""
+        """Do nothing: there is nothing to finish."""
 
     def _message(self, record: Record, operation: str) -> None:
         self._messages[operation, record.outcome or ""] += 1
@@ -127,9 +116,13 @@ class Metrics:
             self._errors[operation, record.error if known else "other"] += 1
         if record.outcome == events.TIMEOUT:
             self._timeouts[operation, record.stage or ""] += 1
-        for name, us in (("handover", record.handover_us), ("wait", record.wait_us),
-                         ("acknowledge", record.ack_us), ("reply", record.reply_us),
-                         ("total", record.total_us)):
+        for name, us in (
+            ("handover", record.handover_us),
+            ("wait", record.wait_us),
+            ("acknowledge", record.ack_us),
+            ("reply", record.reply_us),
+            ("total", record.total_us),
+        ):
             if us is not None:
                 _histogram(self._latencies, (name, operation)).add(us)
 
@@ -141,14 +134,20 @@ class Metrics:
             self._states[record.container] = state
 
     def snapshot(self) -> Snapshot:
-        """All values as they are now."""
+        """Return a copy of all present values."""
         with self._lock:
             return Snapshot(
-                dict(self._messages), dict(self._errors), dict(self._timeouts), dict(self._size),
+                dict(self._messages),
+                dict(self._errors),
+                dict(self._timeouts),
+                dict(self._size),
                 {key: found.copy() for key, found in self._latencies.items()},
-                dict(self._stalls), {key: found.copy() for key, found in self._stalled.items()},
-                dict(Counter((state,) for state in self._states.values())), dict(self._changes),
-                dict(self._link_changes))
+                dict(self._stalls),
+                {key: found.copy() for key, found in self._stalled.items()},
+                dict(Counter((state,) for state in self._states.values())),
+                dict(self._changes),
+                dict(self._link_changes),
+            )
 
 
 def _side(record: Record) -> str:

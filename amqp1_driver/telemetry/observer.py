@@ -1,16 +1,9 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where the driver tells what happens; one for each connection, and none when nobody listens."""
+"""The observer of a connection, which makes events for telemetry. For any thread.
+
+There is one for each connection, and none when telemetry is off.
+"""
 
 import logging
 from collections.abc import Callable
@@ -31,24 +24,25 @@ LOG = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
-    """Where events go.  Called on any thread; neither blocks nor raises."""
+    """A receiver of events. Any thread calls it; it neither blocks nor raises."""
 
     def emit(self, event: Event) -> None: ...
 
 
 class Observer:
-    """Makes events and gives them to a sink.  Any thread; never raises.
+    """A maker of events for a sink. For any thread; its methods never raise.
 
-    A sink that raises all the same is kept, and named in the log the first time.
+    The observer keeps a sink that raises nevertheless, and logs its first error only.
 
-    :param sink: where events go
-    :param origin: whose they are
+    :param sink: receiver of the events
+    :param origin: connection and process of the events
     :param now: the clock of the driver's loop, seconds
     :param wall_clock: seconds since 1970
     """
 
-    def __init__(self, sink: Sink, origin: Origin, now: Callable[[], float],
-                 wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, sink: Sink, origin: Origin, now: Callable[[], float], wall_clock: Callable[[], float]
+    ) -> None:
         self.origin = origin
         self.now = now
         self.wall_clock = wall_clock
@@ -65,29 +59,46 @@ class Observer:
                 LOG.exception("Telemetry sink %r failed; this is not said again", self._sink)
 
     def connection(self, host: str, state: str, error: BaseException | None = None) -> None:
-        """The connection has another state."""
-        self.tell(Changed, self.origin, self.wall_clock(), CONNECTION, host, None, state,
-                  name_of(error))
+        """Report that the connection has another state."""
+        self.tell(
+            Changed, self.origin, self.wall_clock(), CONNECTION, host, None, state, name_of(error)
+        )
 
-    def link(self, host: str, address: str | None, state: str,
-             error: BaseException | None = None) -> None:
-        """A link has another state."""
-        self.tell(Changed, self.origin, self.wall_clock(), LINK, host, address, state,
-                  name_of(error))
+    def link(
+        self, host: str, address: str | None, state: str, error: BaseException | None = None
+    ) -> None:
+        """Report that a link has another state."""
+        self.tell(
+            Changed, self.origin, self.wall_clock(), LINK, host, address, state, name_of(error)
+        )
 
     def stalled(self, host: str, address: str | None, credit: int | None) -> None:
-        """No credit is left: see :class:`Stalled`."""
+        """Report that no credit is left: see :class:`Stalled`."""
         self.tell(Stalled, self.origin, self.wall_clock(), host, address, credit)
 
-    def resumed(self, host: str, address: str | None, total: float, credit: int | None,
-                ended: bool) -> None:
-        """A stall is over after ``total`` seconds; ``ended``: and nothing goes on."""
-        self.tell(Resumed, self.origin, self.wall_clock(), host, address, total, credit,
-                  NONE if ended else None)
+    def resumed(
+        self, host: str, address: str | None, total: float, credit: int | None, ended: bool
+    ) -> None:
+        """Report the end of a stall.
+
+        :param total: duration of the stall, seconds
+        :param ended: the stall ended without new credit: the link was lost, or no message waits
+            any more
+        """
+        self.tell(
+            Resumed,
+            self.origin,
+            self.wall_clock(),
+            host,
+            address,
+            total,
+            credit,
+            NONE if ended else None,
+        )
 
 
 def name_of(error: BaseException | None) -> str | None:
-    """The condition that the peer gave, otherwise the name of the class."""
+    """Return the condition that the peer gave, else the name of the class; None without error."""
     if error is None:
         return None
     condition = getattr(error, "condition", None)

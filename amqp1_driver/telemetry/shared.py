@@ -1,19 +1,10 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One hub for all transports of a process that ask for the same.
+"""The hubs of a process; transports with equal configuration share one. For any thread.
 
-The first to ask makes it, the last to let go closes it.  The child of a fork has none: what it
-inherited is its parent's and is not touched; its own is made when it uses a transport.
+The first transport makes the hub, and the last one to release the hub closes it. The child of a
+fork has no hub: inherited files and ports stay the parent's. The child makes its own hub when it
+uses a transport.
 """
 
 import atexit
@@ -31,7 +22,7 @@ from amqp1_driver.telemetry.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 
-#: how long the end may take, seconds
+#: longest time for closing a hub, seconds
 CLOSE_TIMEOUT = 5.0
 
 _Key = tuple[Config, Hashable]
@@ -41,10 +32,11 @@ _open: dict[_Key, "Telemetry"] = {}
 
 
 class Telemetry:
-    """A hub and those who hold it.  A sink for any thread."""
+    """A hub with a count of its holders. A sink for any thread."""
 
-    def __init__(self, key: _Key, consumers: dict[str, Consumer], metrics: Metrics | None,
-                 capacity: int) -> None:
+    def __init__(
+        self, key: _Key, consumers: dict[str, Consumer], metrics: Metrics | None, capacity: int
+    ) -> None:
         self.hub = Hub(consumers, capacity)
         self.metrics = metrics
         self._on_close: list[Callable[[], object]] = []
@@ -54,16 +46,16 @@ class Telemetry:
         self.emit: Callable[[Event], None] = self.hub.emit
 
     def at_end(self, close: Callable[[], object], abandon: Callable[[], object]) -> None:
-        """What to call when it is closed, and in the child of a fork instead."""
+        """Register functions: one to call on close, and one to call in the child of a fork."""
         self._on_close.append(close)
         self._on_fork.append(abandon)
 
     def hold(self) -> None:
-        """Under the lock."""
+        """Count one holder more; the caller has the lock."""
         self._holders += 1
 
     def release(self) -> None:
-        """One holder less; the last one closes it, and waits for that."""
+        """Count one holder less; the last one closes the hub, and waits for that."""
         with _lock:
             self._holders -= 1
             last = self._holders == 0 and _open.get(self._key) is self
@@ -73,24 +65,28 @@ class Telemetry:
             self.close()
 
     def close(self) -> None:
-        """Finish files, send what is left, give up the port."""
+        """Finish files, send the remaining records, close the port.
+
+        Waits up to CLOSE_TIMEOUT for the hub's thread.
+        """
         if not self.hub.close(CLOSE_TIMEOUT):
             LOG.warning("Telemetry did not end within %s s", CLOSE_TIMEOUT)
         for fn in self._on_close:
             fn()
 
     def abandon(self) -> None:
-        """This is the child of a fork: close what was inherited, touch nothing else."""
+        """Close inherited descriptors in the child of a fork; do nothing else."""
         for fn in self._on_fork:
             fn()
 
 
-def acquire(config: Config, key: Hashable = None,
-            more: dict[str, Callable[[], Consumer]] | None = None) -> Telemetry:
-    """The hub for this configuration; to be released once by each who asked.
+def acquire(
+    config: Config, key: Hashable = None, more: dict[str, Callable[[], Consumer]] | None = None
+) -> Telemetry:
+    """Return the hub for a configuration; each caller must release it once.
 
-    :param key: what else has to be equal to share it
-    :param more: makes further consumers, by name
+    :param key: a value that must also be equal for transports to share the hub
+    :param more: functions that make further consumers, by their name in the log
     """
     whole: _Key = (config, key)
     with _lock:
@@ -108,15 +104,19 @@ def _make(key: _Key, more: dict[str, Callable[[], Consumer]]) -> Telemetry:
     files: FileSink | None = None
     if config.directory:
         consumers["the file sink"] = files = FileSink(
-            config.directory, make_format(config.format), max_bytes=config.file_bytes,
-            max_seconds=config.file_seconds, keep=config.files_kept)
+            config.directory,
+            make_format(config.format),
+            max_bytes=config.file_bytes,
+            max_seconds=config.file_seconds,
+            keep=config.files_kept,
+        )
     if config.port:
         consumers["counting"] = metrics = Metrics()
     for name, make in more.items():
         consumers[name] = make()
     telemetry = Telemetry(key, consumers, metrics, config.queue)
     if metrics is not None:
-        # late: it needs a package of an extra
+        # imported late, because it needs a package of an extra
         from amqp1_driver.telemetry.endpoint import Endpoint
 
         endpoint = Endpoint(metrics, lambda: telemetry.hub.dropped)
@@ -137,7 +137,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Who never called ``cleanup`` shall have whole files all the same."""
+    """Close all hubs, to complete files even if the application never called ``cleanup``."""
     for telemetry in list(_open.values()):
         telemetry.close()
     _open.clear()

@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""A clock that moves only when told to."""
+# SPDX-License-Identifier: Apache-2.0
+"""A clock that moves only on request."""
 
 from __future__ import annotations
 
@@ -17,7 +7,7 @@ import threading
 
 
 class FakeClock:
-    """Stands in for ``time.monotonic``: call it for the time in seconds (float).
+    """A substitute for ``time.monotonic``: call the object for the time in seconds (float).
 
     Safe to use from any thread.
     """
@@ -31,7 +21,10 @@ class FakeClock:
             return self._now
 
     def advance(self, seconds: float) -> float:
-        """Moves on by `seconds` (>= 0) and returns the new time; ValueError if negative."""
+        """Move the clock forward by ``seconds`` (>= 0) and return the new time.
+
+        :raises ValueError: ``seconds`` is negative
+        """
         if seconds < 0:
             raise ValueError(f"a monotonic clock cannot go back by {-seconds} s")
         with self._lock:

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The sans-I/O side of a scripted peer: one AMQP 1.0 connection, seen from the server.
 
-Keeps the state of sessions and links, checks that the client keeps to the specification, and
-hands every event to the script, which decides about the answer.
+The core keeps the state of sessions and links. It checks that the client obeys the specification.
+It passes every event to the script, which decides on the answer.
 """
 
 from __future__ import annotations
@@ -37,14 +27,14 @@ from amqp1_driver.testing.wire import WireError
 if TYPE_CHECKING:
     from amqp1_driver.testing.script import Script
 
-MODULUS = 2**32  # transfer and delivery ids are serial numbers (2.5.6, RFC 1982)
+MODULUS = 2**32  # transfer-ids and delivery-ids are serial numbers (2.5.6, RFC 1982)
 
 
 class PeerCore:
-    """One connection. `receive(bytes)` returns the bytes to send.
+    """One connection. ``receive(bytes)`` returns the bytes to send.
 
-    `ending` says what the transport has to do once the output is sent: None, "close" (orderly)
-    or "reset". Any thread; every access happens under the lock of the script.
+    ``ending`` is the task of the transport after it has sent the output: None, "close" (orderly) or
+    "reset". Any thread; every access happens under the lock of the script.
     """
 
     def __init__(self, script: Script, index: int) -> None:
@@ -64,7 +54,7 @@ class PeerCore:
     # -- transport side -------------------------------------------------------------------
 
     def receive(self, data: bytes) -> bytes:
-        """Takes in bytes of the client and returns the bytes to send."""
+        """Process bytes from the client and return the bytes to send."""
         with self.script.changed:
             if self.usable():
                 self.script.guard(lambda: self._feed(data))
@@ -72,7 +62,7 @@ class PeerCore:
             return self.take_output()
 
     def take_output(self) -> bytes:
-        """The bytes to send now."""
+        """Return the bytes to send now."""
         with self.script.changed:
             data = bytes(self._output)
             self._output.clear()
@@ -84,7 +74,7 @@ class PeerCore:
             return data
 
     def connection_lost(self) -> None:
-        """The client closed or reset the connection."""
+        """Report to the script that the client closed or reset the connection."""
         with self.script.changed:
             if not self.lost:
                 self.lost = True
@@ -93,7 +83,7 @@ class PeerCore:
                 self.script.pump()
 
     def usable(self) -> bool:
-        """Whether the script can still talk on this connection."""
+        """Return whether the script can still communicate on this connection."""
         return not (self.silent or self.lost or self.ending)
 
     def _feed(self, data: bytes) -> None:
@@ -110,7 +100,7 @@ class PeerCore:
     # -- what reactions and actions use ----------------------------------------------------
 
     def send(self, performative: Any, channel: int = 0, payload: bytes = b"") -> None:
-        """Sends a frame, or a protocol header; None is an empty frame."""
+        """Send a frame or a protocol header; None is an empty frame."""
         self.script.record(LogEntry(self.index, False, channel, performative, payload))
         if isinstance(performative, Header):
             return self.raw(performative.encode())
@@ -120,27 +110,31 @@ class PeerCore:
         self.raw(Frame(channel, performative, payload, SASL if sasl else AMQP).encode())
 
     def raw(self, data: bytes) -> None:
-        """Sends bytes as they are."""
+        """Send bytes unchanged."""
         if self.usable():
             self._output += data
 
     def drop(self) -> None:
-        """Resets the TCP connection, after what was sent before."""
+        """Reset the TCP connection after the output sent so far."""
         self.ending = "reset"
 
     def drop_after(self, count: int, received: bool) -> None:
-        """Resets after `count` more bytes in or out; what is on its way already counts."""
+        """Reset the connection after ``count`` more bytes in or out.
+
+        Bytes of an incomplete frame that have already arrived count. Output not yet sent does not
+        count.
+        """
         if received:
             self.drop_in = count - self.reader.truncate(count)
         else:
             self.drop_out = count + len(self._output)
 
     def finish(self) -> None:
-        """Closes the TCP connection once the output is sent."""
+        """Close the TCP connection after sending the output."""
         self.ending = self.ending or "close"
 
     def flow(self, session: Session, link: Link | None = None, **overrides: Any) -> None:
-        """Sends the state of session and link; `overrides` are fields of Flow."""
+        """Send the state of session and link; ``overrides`` are fields of Flow."""
         fields: dict[str, Any] = {
             "next_incoming_id": session.next_incoming_id,
             "incoming_window": session.incoming_window,
@@ -158,7 +152,7 @@ class PeerCore:
         self.send(p.Flow(**fields), session.our_channel)
 
     def find_link(self, which: Link | str | None) -> Link | None:
-        """By object, or by name or address among the attached ones; None is the newest."""
+        """Return an attached link by name or address (None: the newest), or a Link unchanged."""
         if isinstance(which, Link):
             return which
         links = [link for session in self.sessions.values() for link in session.links.values()]
@@ -180,7 +174,7 @@ class PeerCore:
         if got is None:
             return self.script.dispatch(Event(self, Heartbeat, channel))
         if self.close_sent and not isinstance(got, p.Close):
-            return None  # 2.4.5: nothing counts after our close but the client's
+            return None  # 2.4.5: after our close, only the client's close counts
         event = Event(self, type(got), channel, got)
         if isinstance(got, p.Open):
             self.remote_open = got
@@ -212,7 +206,7 @@ class PeerCore:
         return self.sessions[channel]
 
     def _in_session(self, event: Event, session: Session, payload: bytes) -> bool:
-        """Updates the state; False if the frame does not concern the script."""
+        """Update the state; return False if the frame does not concern the script."""
         got = event.performative
         if isinstance(got, p.Attach):
             event.link = self._attach(session, got)
@@ -240,7 +234,7 @@ class PeerCore:
             if (other.name, other.attach.role) == (got.name, got.role) and not other.detached:
                 raise WireError(f"link name {got.name!r} is in use in this session (2.6.1)")
         used = {link.handle for link in session.links.values()}
-        # Not the client's number, so that nobody can mix up the two handles.
+        # Count from 7, so that our handle usually differs from the client's and a confusion shows.
         ours = next(n for n in range(7, MODULUS) if n not in used)
         ours = ours if ours <= session.begin.handle_max else got.handle
         link = Link(session, got, ours)
@@ -264,7 +258,7 @@ class PeerCore:
     def _transfer(
         self, session: Session, link: Link, got: p.Transfer, payload: bytes
     ) -> ReceivedTransfer | None:
-        """The delivery if it is complete now."""
+        """Account for a Transfer frame; return the delivery if it is complete now."""
         if session.incoming_window <= 0:
             raise WireError("transfer although the session's incoming-window is 0 (2.5.6)")
         session.incoming_window -= 1
@@ -304,7 +298,7 @@ class PeerCore:
                 delivery.state = got.state if got.state is not None else delivery.state
 
     def _after(self, event: Event) -> None:
-        """What follows from the frame once the script has reacted."""
+        """Do the regular follow-up of a frame after the script has reacted."""
         session, link = event.session, event.link
         if event.transfer is not None and session is not None and link is not None:
             if link.window and link.credit <= link.window // 2 and not link.detached:

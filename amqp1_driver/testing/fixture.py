@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""The embedded bus for tests: in a thread of this process, or in a process that can be killed."""
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded bus for tests: in a thread of this process, or in a process that tests can kill."""
 
 from __future__ import annotations
 
@@ -31,14 +21,14 @@ _READY = re.compile(r"listening on (amqps?)://(.+):(\d+) mode=(\w+)(?: websocket
 
 
 def _environment() -> dict[str, str]:
-    """Lets the process import this package, wherever it was imported from here."""
+    """Return an environment in which the process can import this package from where it is."""
     root = str(Path(__file__).parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, inherited)))}
 
 
 def _with_scheme(address: str, scheme: str | None, user: str | None, host: str | None) -> str:
-    """SCHEME://[USER:PASSWORD@]HOST:PORT from what the bus says."""
+    """Return SCHEME://[USER:PASSWORD@]HOST:PORT for an address that the bus reports."""
     own, _, endpoint = address.partition("://")
     if host is not None:
         endpoint = f"{host}:{endpoint.rpartition(':')[2]}"
@@ -47,10 +37,11 @@ def _with_scheme(address: str, scheme: str | None, user: str | None, host: str |
 
 
 class BusFixture:
-    """A bus in a thread: a context manager, and a `fixtures.Fixture` by its methods.
+    """A bus in a thread: a context manager with the methods of a ``fixtures.Fixture``. Any thread.
 
-    `mode` "router", "broker" or "servicebus"; further keyword arguments are those of
-    `amqp1_driver.bus.Bus` (port, tls_cert, users, queue_capacity ...). Any thread.
+    :param mode: "router", "broker" or "servicebus"
+    :param settings: further arguments of ``amqp1_driver.bus.Bus`` (port, tls_cert, users,
+        queue_capacity ...)
     """
 
     def __init__(self, mode: str = "router", **settings: Any) -> None:
@@ -60,15 +51,19 @@ class BusFixture:
 
     @property
     def bus(self) -> Bus:
-        """The running bus; RuntimeError before `setUp`."""
+        """Return the running bus.
+
+        :raises RuntimeError: ``setUp`` has not run
+        """
         if self._bus is None:
             raise RuntimeError("the bus is not running: setUp() it")
         return self._bus
 
     def url(self, scheme: str | None = None, *, host: str | None = None) -> str:
-        """Where it listens, "amqp://127.0.0.1:PORT", with the first of its users, if any.
+        """Return the URL of the bus, "amqp://127.0.0.1:PORT", with the first of its users, if any.
 
-        `scheme` replaces amqp, as in url("amqp+oslo"); `host` the host, as for certificates.
+        :param scheme: replaces amqp, as in url("amqp+oslo")
+        :param host: replaces the host, e.g. with the name in a certificate
         """
         users = self.settings.get("users") or {}
         user = next((f"{name}:{password}" for name, password in users.items()), None)
@@ -76,11 +71,14 @@ class BusFixture:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """Return the port of the bus."""
         return self.bus.port
 
     def setUp(self) -> None:
-        """Starts it; OSError if the port cannot be had."""
+        """Start the bus.
+
+        :raises OSError: the port is not available
+        """
         from amqp1_driver.bus import Bus
 
         if self._bus is not None:
@@ -88,13 +86,13 @@ class BusFixture:
         self._bus = Bus(self.mode, **self.settings).start()
 
     def cleanUp(self) -> None:
-        """Stops it; may be called more than once."""
+        """Stop the bus; idempotent."""
         bus, self._bus = self._bus, None
         if bus is not None:
             bus.stop()
 
     def restart(self) -> None:
-        """Kills it and starts an empty one on the same port."""
+        """Kill the bus and start an empty one on the same port."""
         port = self.bus.port
         self.bus.kill()
         self._bus = None
@@ -102,13 +100,13 @@ class BusFixture:
         self.setUp()
 
     def reset(self) -> None:
-        """A fresh bus on another port (fixtures.Fixture.reset)."""
+        """Start a fresh bus on another port (fixtures.Fixture.reset)."""
         self.cleanUp()
         self.settings.pop("port", None)
         self.setUp()
 
     def getDetails(self) -> dict[str, Any]:
-        """Nothing to attach to test results (fixtures.Fixture.getDetails)."""
+        """Return no details for test results (fixtures.Fixture.getDetails)."""
         return {}
 
     def __enter__(self) -> Self:
@@ -120,11 +118,13 @@ class BusFixture:
 
 
 class BusProcess:
-    """A bus in a process of its own, through the command line; any thread.
+    """A bus in a separate process, started by the command line; any thread.
 
-    `options` are further arguments of ``amqp1 bus``, as ("--queue-capacity", "10"). After the
-    first start the port stays the same over kill() and start(). RuntimeError, with what it wrote
-    to standard error, if it does not come up within `start_timeout` seconds.
+    After the first start the port stays the same over kill() and start().
+
+    :param options: further arguments of ``amqp1 bus``, as ("--queue-capacity", "10")
+    :param start_timeout: seconds; if the bus does not listen by then, start() raises RuntimeError
+        with the standard error of the process
     """
 
     def __init__(
@@ -147,34 +147,52 @@ class BusProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, None if it does not run."""
+        """Return the process id, None if the process does not run."""
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if running and self._process is not None else None
 
     @property
     def errors(self) -> str:
-        """The last lines it wrote, to standard error and after the first to standard output."""
+        """Return the last lines of the process's output.
+
+        They come from standard error and from standard output after its first line.
+        """
         return "".join(self._errors)
 
     def url(self, scheme: str | None = None, *, host: str | None = None) -> str:
-        """As BusFixture.url, with the first --user of the options."""
+        """Return the URL as BusFixture.url does, with the first --user of the options."""
         pairs = zip(self.options, self.options[1:], strict=False)
         user = next((value for name, value in pairs if name == "--user"), None)
         return _with_scheme(self.address, scheme, user, host)
 
     def start(self) -> Self:
-        """Starts it and returns when it listens."""
+        """Start the process; return when the bus listens.
+
+        :raises RuntimeError: the bus runs already, or does not come up in time
+        """
         if self.pid is not None:
             raise RuntimeError("the bus runs already")
         host = f"[{self.host}]" if ":" in self.host else self.host
         command = [
-            sys.executable, "-u", "-m", "amqp1_driver.cli.main", "bus",
-            "--listen", f"{host}:{self.port}", "--mode", self.mode, *self.options,
-        ]  # fmt: skip
+            sys.executable,
+            "-u",
+            "-m",
+            "amqp1_driver.cli.main",
+            "bus",
+            "--listen",
+            f"{host}:{self.port}",
+            "--mode",
+            self.mode,
+            *self.options,
+        ]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=_environment(),
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+        )
         assert self._process.stdout is not None and self._process.stderr is not None
         self._follow(self._process.stderr)
         try:
@@ -190,18 +208,22 @@ class BusProcess:
         return self
 
     def kill(self) -> None:
-        """kill -9, and waits for its end; nothing if it does not run."""
+        """Kill the process with SIGKILL and wait for its end; do nothing if it does not run."""
         if self._process is not None:
             self._process.kill()
             self._end()
 
     def restart(self) -> None:
-        """kill -9, then an empty one on the same port."""
+        """Kill the process with SIGKILL and start an empty bus on the same port."""
         self.kill()
         self.start()
 
     def terminate(self, timeout: float = 10.0) -> int:
-        """SIGTERM: it closes its connections; returns the exit status, kills it after `timeout`."""
+        """Send SIGTERM and wait for the end; the bus closes its connections.
+
+        :param timeout: seconds until SIGKILL
+        :returns: the exit status
+        """
         process = self._process
         if process is None:
             return 0
@@ -230,7 +252,7 @@ class BusProcess:
         return stream.readline() if ready else ""
 
     def _drained(self) -> str:
-        """What it wrote to standard error, whole if it has ended."""
+        """Return the standard error of the process, complete if the process has ended."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
@@ -239,7 +261,7 @@ class BusProcess:
         return self.errors or f"nothing within {self.start_timeout} s"
 
     def _follow(self, stream: IO[str]) -> None:
-        """Reads on, so that the pipe never fills up."""
+        """Read the stream in a thread, so that the pipe never fills up."""
         reader = threading.Thread(target=self._errors.extend, args=(stream,), daemon=True)
         reader.start()
         self._readers.append(reader)

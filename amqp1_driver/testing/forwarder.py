@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""The thread of a FaultProxy: moves bytes between clients and the upstream."""
+# SPDX-License-Identifier: Apache-2.0
+"""The thread of a FaultProxy: it moves bytes between clients and the upstream."""
 
 from __future__ import annotations
 
@@ -18,15 +8,18 @@ import selectors
 import socket
 import struct
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 UP, DOWN = "up", "down"  # client -> upstream, upstream -> client
-BUFFER = 65536  # bytes held per direction and connection at most
+BUFFER = 65536  # maximum number of bytes held per direction and connection
+BURST = 0.05  # seconds; a throttled connection passes this much of its rate at once
 
 
 class _Pipe:
-    """One direction of one connection; proxy thread."""
+    """One direction of one connection; lives on the proxy thread."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
         self.source = source
@@ -34,11 +27,44 @@ class _Pipe:
         self.direction = direction
         self.buffer = bytearray()
         self.ended = False  # the source has closed its side
-        self.shut = False  # and the sink was told
+        self.shut = False  # and the proxy has shut down the sink
+        self.arrivals: deque[tuple[float, int]] = deque()  # (arrival time, bytes) still delayed
+        self.ripe = 0  # bytes of the buffer whose delay is over
+        self.budget = 0.0  # bytes that the rate allows now
+        self.budgeted = 0.0  # time of the last computation of the budget
+        self.blocked = False  # the sink accepts no more bytes
+
+    def add(self, data: bytes, now: float) -> None:
+        """Buffer bytes from the source."""
+        self.buffer += data
+        self.arrivals.append((now, len(data)))
+
+    def allowed(self, latency: float, rate: int, now: float) -> tuple[int, float | None]:
+        """Compute how many bytes the pipe may write now, and when to ask again if that is too few.
+
+        :param latency: seconds to hold each byte
+        :param rate: bytes per second, 0 for no limit
+        """
+        while self.arrivals and self.arrivals[0][0] + latency <= now:
+            self.ripe += self.arrivals.popleft()[1]
+        again = self.arrivals[0][0] + latency if self.arrivals else None
+        if not rate:
+            return self.ripe, again
+        self.budget = min(rate * BURST, self.budget + (now - self.budgeted) * rate)
+        self.budgeted = now
+        if self.ripe > self.budget:
+            again = now + BURST
+        return min(self.ripe, int(self.budget)), again
+
+    def written(self, count: int) -> None:
+        """Remove bytes that the sink has accepted."""
+        del self.buffer[:count]
+        self.ripe -= count
+        self.budget = max(0.0, self.budget - count)
 
 
 class _Pair:
-    """A client's connection and the one to the upstream; proxy thread."""
+    """A client's connection and its upstream connection; lives on the proxy thread."""
 
     def __init__(self, client: socket.socket, upstream: socket.socket) -> None:
         self.client = client
@@ -48,9 +74,9 @@ class _Pair:
 
 
 class Forwarder:
-    """Moves the bytes of a FaultProxy; its own thread, but for `call` and `end`.
+    """The thread of a FaultProxy. Call the methods on this thread, except ``call`` and ``end``.
 
-    `changed` guards everything and is notified after every turn.
+    ``changed`` guards all state; every iteration notifies it.
     """
 
     def __init__(self, upstream: tuple[str, int], port: int) -> None:
@@ -62,6 +88,10 @@ class Forwarder:
         self.cuts = 0
         self.frozen: set[str] = set()
         self.held_back = {UP: 0, DOWN: 0}
+        self.latency = {UP: 0.0, DOWN: 0.0}
+        self.rate = {UP: 0, DOWN: 0}
+        self._abandoned: list[socket.socket] = []
+        self._again: float | None = None
         self.cut_at: dict[str, int] = {}
         self.forwarded = {UP: 0, DOWN: 0}
         self._listener: socket.socket | None = _listen(port)
@@ -76,7 +106,10 @@ class Forwarder:
         self._thread.start()
 
     def call(self, function: Callable[[], object]) -> None:
-        """Has the thread run it, and waits for that; any other thread."""
+        """Run a function on the proxy thread and wait for its end; for any other thread.
+
+        :raises TimeoutError: the proxy thread does not answer within 10 seconds
+        """
         done = threading.Event()
 
         def run() -> None:
@@ -94,7 +127,7 @@ class Forwarder:
             raise TimeoutError("the proxy's thread does not answer")
 
     def end(self) -> None:
-        """Ends the thread; any other thread."""
+        """End the proxy thread; for any other thread."""
         with self.changed:
             if not self._stopping:
                 self._stopping = True
@@ -102,9 +135,24 @@ class Forwarder:
         self._thread.join(10)
 
     def cut(self) -> None:
-        """Resets all."""
+        """Reset all connections."""
         for pair in list(self.pairs):
             self._close(pair, reset=True)
+
+    def abandon(self) -> None:
+        """Reset all upstream connections; leave client connections open, without FIN or RST."""
+        for pair in list(self.pairs):
+            self.pairs.remove(pair)
+            for sock in (pair.client, pair.upstream):
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(sock)
+            _reset(pair.upstream)
+            self._abandoned.append(pair.client)
+
+    def bury(self) -> None:
+        """Reset the client connections left open by ``abandon``."""
+        while self._abandoned:
+            _reset(self._abandoned.pop())
 
     def _run(self) -> None:
         try:
@@ -115,6 +163,7 @@ class Forwarder:
                 self._stopping = True
                 for pair in list(self.pairs):
                     self._close(pair, reset=False)
+                self.bury()
                 self.stop_listening()
                 for call in self._calls:
                     call()
@@ -123,8 +172,10 @@ class Forwarder:
             self._wake_out.close()
 
     def _select(self) -> None:
-        ready = self._selector.select()
+        wait = None if self._again is None else max(0.0, self._again - time.monotonic())
+        ready = self._selector.select(wait)
         with self.changed:
+            self._again = None
             for key, events in ready:
                 if key.fileobj is self._wake_in:
                     self._wake_in.recv(4096)
@@ -172,11 +223,11 @@ class Forwarder:
             return
         except OSError:
             return self._close(pair, reset=True)
-        pipe.buffer += data
+        pipe.add(data, time.monotonic())
         pipe.ended = not data
 
     def _pump(self, pair: _Pair) -> None:
-        """Writes what may be written and says what to wait for."""
+        """Write what the limits allow and register for the next events."""
         if pair.connecting:
             return
         for pipe in pair.pipes:
@@ -195,23 +246,35 @@ class Forwarder:
         if pipe.direction in self.frozen:
             return
         keep = 0 if pipe.ended else self.held_back[pipe.direction]
-        while len(pipe.buffer) > keep:
-            size = min(len(pipe.buffer) - keep, max(1, self.chunk_size))
+        allowed = self._allowed(pipe)
+        pipe.blocked = False
+        while allowed and len(pipe.buffer) > keep:
+            size = min(len(pipe.buffer) - keep, max(1, self.chunk_size), allowed)
             left = self.cut_at.get(pipe.direction)
             try:
                 sent = pipe.sink.send(pipe.buffer[: size if left is None else min(size, left)])
             except BlockingIOError:
+                pipe.blocked = True
                 return
-            del pipe.buffer[:sent]
+            pipe.written(sent)
+            allowed -= sent
             self.forwarded[pipe.direction] += sent
             if left is not None and self._spend(pair, pipe.direction, left - sent):
                 return
-        if pipe.ended and not pipe.shut:
+        if pipe.ended and not pipe.shut and not pipe.buffer:
             pipe.shut = True
             pipe.sink.shutdown(socket.SHUT_WR)
 
+    def _allowed(self, pipe: _Pipe) -> int:
+        count, again = pipe.allowed(
+            self.latency[pipe.direction], self.rate[pipe.direction], time.monotonic()
+        )
+        if again is not None and (self._again is None or again < self._again):
+            self._again = again
+        return count
+
     def _spend(self, pair: _Pair, direction: str, left: int) -> bool:
-        """Counts down `cut_after`; True if it struck."""
+        """Count down ``cut_after``; return True if it has reset the connection."""
         self.cut_at[direction] = left
         if left > 0:
             return False
@@ -221,12 +284,15 @@ class Forwarder:
         return True
 
     def _watch(self, pair: _Pair, reading: _Pipe, writing: _Pipe) -> None:
-        """Registers `reading.source`, which is `writing.sink`."""
+        """Register ``reading.source``, which is also ``writing.sink``."""
         events = 0
         if not (reading.ended or reading.direction in self.frozen):
             events |= selectors.EVENT_READ if len(reading.buffer) < BUFFER else 0
         keep = 0 if writing.ended else self.held_back[writing.direction]
-        if len(writing.buffer) > keep and writing.direction not in self.frozen:
+        waits = writing.blocked or not (
+            self.latency[writing.direction] or self.rate[writing.direction]
+        )
+        if len(writing.buffer) > keep and writing.direction not in self.frozen and waits:
             events |= selectors.EVENT_WRITE
         known = self._selector.get_map().get(reading.source)
         if known is not None and (not events or known.events != events):
@@ -243,20 +309,19 @@ class Forwarder:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(sock)
             if reset:
-                linger = struct.pack("ii", 1, 0)
-                with contextlib.suppress(OSError):
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            sock.close()
+                _reset(sock)
+            else:
+                sock.close()
 
     def stop_listening(self) -> None:
-        """Closes the port."""
+        """Close the port."""
         if self._listener is not None:
             self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
 
     def start_listening(self) -> None:
-        """Opens the port again."""
+        """Open the port again."""
         if self._listener is None:
             self._listener = _listen(self.port)
             self._selector.register(self._listener, selectors.EVENT_READ)
@@ -266,6 +331,13 @@ def _listen(port: int) -> socket.socket:
     listener = socket.create_server(("127.0.0.1", port))
     listener.setblocking(False)
     return listener
+
+
+def _reset(sock: socket.socket) -> None:
+    """Close a socket with RST."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""AMQP 1.0 frames (2.3, 5.3) and protocol headers (2.2): bytes to frames and back."""
+# SPDX-License-Identifier: Apache-2.0
+"""Codec of AMQP 1.0 frames (2.3, 5.3) and protocol headers (2.2)."""
 
 from __future__ import annotations
 
@@ -26,7 +16,7 @@ AMQP, SASL = 0, 1  # frame types
 
 @dataclass(frozen=True)
 class Header:
-    """Protocol header; `protocol` is 0 AMQP, 2 TLS, 3 SASL (2.2, 5.2.1, 5.3.1)."""
+    """A protocol header; ``protocol`` is 0 AMQP, 2 TLS, 3 SASL (2.2, 5.2.1, 5.3.1)."""
 
     protocol: int = 0
     major: int = 1
@@ -34,13 +24,13 @@ class Header:
     revision: int = 0
 
     def encode(self) -> bytes:
-        """The 8 bytes."""
+        """Return the 8 bytes of the header."""
         return b"AMQP" + bytes((self.protocol, self.major, self.minor, self.revision))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame; `performative` None is an empty frame (2.4.5: keeps the connection alive)."""
+    """A frame; ``performative`` None is an empty frame (2.4.5: keeps the connection alive)."""
 
     channel: int = 0
     performative: Any = None
@@ -48,16 +38,17 @@ class Frame:
     type: int = AMQP
 
     def encode(self) -> bytes:
-        """Size, data offset, type, channel, body."""
+        """Encode the frame: size, data offset, type, channel, body."""
         body = b"" if self.performative is None else wire.encode(self.performative)
         size = 8 + len(body) + len(self.payload)
         return struct.pack(">IBBH", size, 2, self.type, self.channel) + body + self.payload
 
 
 class FrameReader:
-    """Collects bytes and gives headers and frames.
+    """A parser that collects bytes and returns headers and frames.
 
-    `max_frame_size` is what this side announced; a larger frame is a WireError.
+    ``max_frame_size`` is the limit that this side announced, in bytes; a larger frame is a
+    WireError.
     """
 
     def __init__(self, max_frame_size: int = 4294967295) -> None:
@@ -65,20 +56,23 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Adds received bytes."""
+        """Append received bytes."""
         self._buffer += data
 
     def pending(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """Return the number of bytes that wait for the rest of their frame."""
         return len(self._buffer)
 
     def truncate(self, size: int) -> int:
-        """Forgets waiting bytes beyond `size`; returns how many wait now."""
+        """Discard waiting bytes beyond ``size``; return the number of bytes left."""
         del self._buffer[size:]
         return len(self._buffer)
 
     def next(self) -> Header | Frame | None:
-        """The next header or frame, None if it is not there yet; WireError if malformed."""
+        """Return the next header or frame, None if it is incomplete.
+
+        :raises WireError: the frame is malformed
+        """
         if len(self._buffer) < 8:
             return None
         if self._buffer[:4] == b"AMQP":

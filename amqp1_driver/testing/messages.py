@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""Messages (3.2): sections to bytes and back."""
+# SPDX-License-Identifier: Apache-2.0
+"""Codec of messages (3.2): sections to bytes and back."""
 
 from __future__ import annotations
 
@@ -23,7 +13,7 @@ from amqp1_driver.testing.wire import Described, Symbol, ULong, WireError
 
 @dataclass(kw_only=True, repr=False)
 class Header(Composite):
-    """3.2.1"""
+    """The header section (3.2.1)."""
 
     code, name_, types = 0x70, "header", "bool ubyte uint bool uint"
     durable: bool | None = None
@@ -35,7 +25,7 @@ class Header(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Properties(Composite):
-    """3.2.4"""
+    """The properties section (3.2.4)."""
 
     code, name_ = 0x73, "properties"
     types = "* binary * string * * symbol symbol timestamp timestamp string uint string"
@@ -56,19 +46,25 @@ class Properties(Composite):
 
 # sections that are not composites: descriptor -> attribute of Message
 _MAPS = {
-    0x71: "delivery_annotations", 0x72: "message_annotations",
-    0x74: "application_properties", 0x78: "footer",
-}  # fmt: skip
+    0x71: "delivery_annotations",
+    0x72: "message_annotations",
+    0x74: "application_properties",
+    0x78: "footer",
+}
 _SECTION_NAMES = {
-    "amqp:delivery-annotations:map": 0x71, "amqp:message-annotations:map": 0x72,
-    "amqp:application-properties:map": 0x74, "amqp:data:binary": 0x75,
-    "amqp:amqp-sequence:list": 0x76, "amqp:amqp-value:*": 0x77, "amqp:footer:map": 0x78,
-}  # fmt: skip
+    "amqp:delivery-annotations:map": 0x71,
+    "amqp:message-annotations:map": 0x72,
+    "amqp:application-properties:map": 0x74,
+    "amqp:data:binary": 0x75,
+    "amqp:amqp-sequence:list": 0x76,
+    "amqp:amqp-value:*": 0x77,
+    "amqp:footer:map": 0x78,
+}
 
 
 @dataclass
 class Message:
-    """The sections of a message; `kind` names the body section, None if there is none.
+    """The sections of a message; ``kind`` names the body section, None if there is none.
 
     kind: "value" (body: any), "data" (body: bytes, joined) or "sequence" (body: list).
     """
@@ -83,7 +79,7 @@ class Message:
     footer: dict[Any, Any] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The sections in their order; empty ones are left out."""
+        """Encode the sections in their order, without the empty ones."""
         parts = [wire.encode(self.header) if self.header != Header() else b""]
         parts.append(_section(0x71, self.delivery_annotations))
         parts.append(_section(0x72, self.message_annotations))
@@ -101,7 +97,10 @@ def _section(code: int, value: dict[Any, Any]) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in `data`; WireError if malformed or with sections out of order."""
+    """Decode the message in ``data``.
+
+    :raises WireError: the message is malformed or has sections out of order
+    """
     message, offset, last = Message(kind=None), 0, 0
     while offset < len(data):
         section, offset = wire.decode(data, offset)

@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""A server that speaks AMQP 1.0 frame by frame, after a script or by itself with single faults.
+# SPDX-License-Identifier: Apache-2.0
+"""A server that speaks AMQP 1.0 frame by frame: by a script, or automatically with single faults.
 
-In order, every frame expected::
+With a script that expects every frame in order::
 
     with ScriptedPeer() as peer:
         peer.expect_sasl_anonymous()
@@ -22,7 +12,7 @@ In order, every frame expected::
         client(peer.url)
         peer.wait_done(5)
 
-By itself, with one fault::
+Automatically, with one fault::
 
     with ScriptedPeer(auto=True) as peer:
         peer.override(times=1).expect_transfer(address="q").release()
@@ -30,8 +20,10 @@ By itself, with one fault::
         transfers = peer.wait_transfers(2, 5)
         peer.remote_detach("q", "amqp:resource-deleted")
 
-In auto mode a script may be given as well: the step that waits first takes precedence, whatever
-does not fit it is answered regularly. Without sockets::
+A script is possible in auto mode as well. The first step of the script takes precedence; the peer
+answers regularly to every event that does not fit it.
+
+Without sockets::
 
     peer = Peer(auto=True)
     core = peer.connect()
@@ -63,15 +55,23 @@ from amqp1_driver.testing.state import (
 from amqp1_driver.testing.words import Actions, Rules, Scenes, Waits
 
 __all__ = [
-    "Defaults", "Event", "Link", "LogEntry", "Peer", "PeerCore", "PeerFailure",
-    "ReceivedTransfer", "ScriptedPeer", "SentTransfer",
-]  # fmt: skip
+    "Defaults",
+    "Event",
+    "Link",
+    "LogEntry",
+    "Peer",
+    "PeerCore",
+    "PeerFailure",
+    "ReceivedTransfer",
+    "ScriptedPeer",
+    "SentTransfer",
+]
 
 
 class Peer(Scenes, Actions, Waits):
-    """A scripted peer without transport: `connect()` gives a PeerCore per connection.
+    """A scripted peer without transport: ``connect()`` returns a PeerCore per connection.
 
-    Keyword arguments are those of `Defaults`. All threads.
+    Keyword arguments are those of ``Defaults``. Any thread may use the peer.
     """
 
     def __init__(self, *, auto: bool = False, **defaults: Any) -> None:
@@ -81,37 +81,40 @@ class Peer(Scenes, Actions, Waits):
         return self.script.add(step)
 
     def connect(self) -> PeerCore:
-        """A new connection, as if a client had been accepted."""
+        """Create a new connection, as if the peer had accepted a client."""
         return self.script.connect()
 
     def override(self, times: int | None = 1) -> Rules:
-        """A rule: `peer.override().expect_attach(...).refuse(...)`; `times` None is always.
+        """Add a rule: ``peer.override().expect_attach(...).refuse(...)``.
 
-        It holds wherever the script is, after the step that waits first; newer rules go first.
+        The rule applies at every position of the script, after the step that waits first. Newer
+        rules take precedence.
+
+        :param times: number of uses of the rule; None is always
         """
         return Rules(self.script, times)
 
     @property
     def log(self) -> list[LogEntry]:
-        """Every frame and header of both directions."""
+        """Return every frame and header of both directions."""
         with self.script.changed:
             return list(self.script.log)
 
     @property
     def transfers(self) -> list[ReceivedTransfer]:
-        """The deliveries of the client, in the order they were complete."""
+        """Return the deliveries of the client, in the order of their completion."""
         with self.script.changed:
             return list(self.script.transfers)
 
     @property
     def sent(self) -> list[SentTransfer]:
-        """The deliveries to the client."""
+        """Return the deliveries to the client."""
         with self.script.changed:
             return list(self.script.sent)
 
     @property
     def links(self) -> list[Link]:
-        """The links attached on the newest connection."""
+        """Return the links attached on the newest connection."""
         with self.script.changed:
             core = self.script.core
             sessions = list(core.sessions.values()) if core else []
@@ -121,8 +124,10 @@ class Peer(Scenes, Actions, Waits):
 class ScriptedPeer(Peer):
     """A Peer that listens on loopback, with one thread for all connections.
 
-    Listens from construction on; a context manager that stops it and raises the failure of the
-    script, if there is one. OSError if the port cannot be had.
+    The peer listens from construction on. As a context manager it stops at the end and raises the
+    failure of the script, if any.
+
+    :raises OSError: the port is not available
     """
 
     def __init__(
@@ -138,12 +143,12 @@ class ScriptedPeer(Peer):
 
     @property
     def url(self) -> str:
-        """amqp://HOST:PORT"""
+        """Return amqp://HOST:PORT."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"amqp://{host}:{self.port}"
 
     def stop(self) -> None:
-        """Closes everything; may be called more than once."""
+        """Close all sockets and end the thread; idempotent."""
         self._reactor.stop()
 
     def __enter__(self) -> Self:
@@ -161,7 +166,7 @@ class ScriptedPeer(Peer):
 
 
 class _Connection:
-    """A socket and its core; reactor thread."""
+    """A socket and its core; lives on the reactor thread."""
 
     def __init__(self, sock: socket.socket, core: PeerCore) -> None:
         self.sock = sock
@@ -171,7 +176,7 @@ class _Connection:
         self.shut = False
 
     def interval(self) -> float | None:
-        """Seconds between empty frames that the client needs, None if it needs none."""
+        """Return the seconds between empty frames that the client needs, None if it needs none."""
         opened = self.core.remote_open
         if not self.core.script.defaults.heartbeats or not self.core.usable():
             return None
@@ -196,12 +201,12 @@ class _Reactor:
         self._thread.start()
 
     def wake(self) -> None:
-        """Makes the thread look for output; any thread."""
+        """Make the thread look for output; any thread."""
         with contextlib.suppress(OSError):
             self._wake_out.send(b"w")
 
     def stop(self) -> None:
-        """Ends the thread and closes the sockets; not from the reactor thread."""
+        """End the thread and close the sockets; any thread except the reactor thread."""
         self._stopping = True
         self.wake()
         self._thread.join(10)
@@ -287,7 +292,7 @@ class _Reactor:
         connection.core.connection_lost()
 
     def _heartbeats(self) -> float | None:
-        """Sends the empty frames that are due; seconds until the next one."""
+        """Send the empty frames that are due; return the seconds until the next one."""
         now, waits = time.monotonic(), []
         for connection in self._connections.values():
             interval = connection.interval()

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The composite types of AMQP 1.0 (2.7, 2.8, 3.4, 3.5, 5.3.3), named as in the specification.
 
-Each class lists its fields in wire order. A field without default is mandatory: a frame that
-lacks one, or has one of another type, raises WireError when it is decoded.
+Each class lists its fields in wire order. A field without default is mandatory: decoding a frame
+raises WireError if such a field is missing or any field has the wrong type.
 """
 
 from __future__ import annotations
@@ -26,21 +16,34 @@ from amqp1_driver.testing.wire import Symbol, UByte, UInt, ULong, UShort, WireEr
 
 SENDER, RECEIVER = False, True  # role (2.8.1)
 
-# type name -> what a decoded value has to be; "*" is anything, "symbols" is multiple=true (1.4)
+# type name -> types of a decoded value; "*" is anything, "symbols" is multiple=true (1.4)
 _KINDS: dict[str, tuple[type, ...]] = {
-    "bool": (bool,), "ubyte": (UByte,), "ushort": (UShort,), "uint": (UInt,), "ulong": (ULong,),
-    "string": (str,), "symbol": (Symbol,), "binary": (bytes,), "map": (dict,),
-    "symbols": (Symbol, wire.Array, list), "timestamp": (wire.Timestamp,), "*": (object,),
-}  # fmt: skip
+    "bool": (bool,),
+    "ubyte": (UByte,),
+    "ushort": (UShort,),
+    "uint": (UInt,),
+    "ulong": (ULong,),
+    "string": (str,),
+    "symbol": (Symbol,),
+    "binary": (bytes,),
+    "map": (dict,),
+    "symbols": (Symbol, wire.Array, list),
+    "timestamp": (wire.Timestamp,),
+    "*": (object,),
+}
 _WRAP: dict[str, Any] = {
-    "ubyte": UByte, "ushort": UShort, "uint": UInt, "ulong": ULong, "symbol": Symbol,
+    "ubyte": UByte,
+    "ushort": UShort,
+    "uint": UInt,
+    "ulong": ULong,
+    "symbol": Symbol,
     "timestamp": wire.Timestamp,
-}  # fmt: skip
+}
 
 
 @dataclass(kw_only=True, repr=False)
 class Composite:
-    """Base: a described list whose descriptor is ulong `code`, or symbol `amqp:<name>:list`."""
+    """Base class: a described list, descriptor ulong ``code`` or symbol ``amqp:<name>:list``."""
 
     code: ClassVar[int] = -1
     name_: ClassVar[str] = ""
@@ -52,7 +55,7 @@ class Composite:
         wire.NAMES[f"amqp:{cls.name_}:list"] = cls.code
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults: frames end up in failure messages."""
+        """Return only the fields that differ from the defaults: failure messages contain frames."""
         shown = (
             f"{item.name}={getattr(self, item.name)!r}"
             for item in dataclasses.fields(self)
@@ -62,11 +65,11 @@ class Composite:
 
     @classmethod
     def field_names(cls) -> list[str]:
-        """The fields in wire order."""
+        """Return the field names in wire order."""
         return [item.name for item in dataclasses.fields(cls)]
 
     def encode_described(self) -> bytes:
-        """Descriptor and list; trailing fields that are null are left out (1.4)."""
+        """Encode descriptor and list, without trailing null fields (1.4)."""
         values = [getattr(self, name) for name in self.field_names()]
         while values and values[-1] is None:
             values.pop()
@@ -79,7 +82,10 @@ class Composite:
 
     @classmethod
     def from_fields(cls, values: Any) -> Self:
-        """From the decoded list; WireError for a missing, wrong or surplus field."""
+        """Create an object from the decoded list.
+
+        :raises WireError: a field is missing, wrong or surplus
+        """
         names, kinds = cls.field_names(), cls.types.split()
         if not isinstance(values, list) or len(values) > len(names):
             raise WireError(f"{cls.__name__} is not a list of at most {len(names)} fields")
@@ -117,7 +123,7 @@ def _encode_field(kind: str, value: Any) -> bytes:
 
 @dataclass(kw_only=True, repr=False)
 class Open(Composite):
-    """2.7.1"""
+    """The open performative (2.7.1)."""
 
     code, name_ = 0x10, "open"
     types = "string string uint ushort uint symbols symbols symbols symbols map"
@@ -135,7 +141,7 @@ class Open(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Begin(Composite):
-    """2.7.2"""
+    """The begin performative (2.7.2)."""
 
     code, name_ = 0x11, "begin"
     types = "ushort uint uint uint uint symbols symbols map"
@@ -151,7 +157,10 @@ class Begin(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Attach(Composite):
-    """2.7.3; snd_settle_mode 0 unsettled, 1 settled, 2 mixed; rcv_settle_mode 0 first, 1 second."""
+    """The attach performative (2.7.3).
+
+    snd_settle_mode: 0 unsettled, 1 settled, 2 mixed; rcv_settle_mode: 0 first, 1 second.
+    """
 
     code, name_ = 0x12, "attach"
     types = "string uint bool ubyte ubyte * * map bool uint ulong symbols symbols map"
@@ -173,7 +182,7 @@ class Attach(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Flow(Composite):
-    """2.7.4"""
+    """The flow performative (2.7.4)."""
 
     code, name_ = 0x13, "flow"
     types = "uint uint uint uint uint uint uint uint bool bool map"
@@ -192,7 +201,7 @@ class Flow(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Transfer(Composite):
-    """2.7.5"""
+    """The transfer performative (2.7.5)."""
 
     code, name_ = 0x14, "transfer"
     types = "uint uint binary uint bool bool ubyte * bool bool bool"
@@ -211,7 +220,7 @@ class Transfer(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Disposition(Composite):
-    """2.7.6"""
+    """The disposition performative (2.7.6)."""
 
     code, name_ = 0x15, "disposition"
     types = "bool uint uint bool * bool"
@@ -225,7 +234,7 @@ class Disposition(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Detach(Composite):
-    """2.7.7"""
+    """The detach performative (2.7.7)."""
 
     code, name_, types = 0x16, "detach", "uint bool *"
     handle: int
@@ -235,7 +244,7 @@ class Detach(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class End(Composite):
-    """2.7.8"""
+    """The end performative (2.7.8)."""
 
     code, name_, types = 0x17, "end", "*"
     error: Any = None
@@ -243,7 +252,7 @@ class End(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Close(Composite):
-    """2.7.9"""
+    """The close performative (2.7.9)."""
 
     code, name_, types = 0x18, "close", "*"
     error: Any = None
@@ -251,7 +260,7 @@ class Close(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Error(Composite):
-    """2.8.14"""
+    """The error of a detach, end, close or outcome (2.8.14)."""
 
     code, name_, types = 0x1D, "error", "symbol string map"
     condition: str
@@ -261,7 +270,7 @@ class Error(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Received(Composite):
-    """3.4.1"""
+    """The received delivery state (3.4.1)."""
 
     code, name_, types = 0x23, "received", "uint ulong"
     section_number: int
@@ -270,14 +279,14 @@ class Received(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Accepted(Composite):
-    """3.4.2"""
+    """The accepted outcome (3.4.2)."""
 
     code, name_ = 0x24, "accepted"
 
 
 @dataclass(kw_only=True, repr=False)
 class Rejected(Composite):
-    """3.4.3"""
+    """The rejected outcome (3.4.3)."""
 
     code, name_, types = 0x25, "rejected", "*"
     error: Any = None
@@ -285,14 +294,14 @@ class Rejected(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Released(Composite):
-    """3.4.4"""
+    """The released outcome (3.4.4)."""
 
     code, name_ = 0x26, "released"
 
 
 @dataclass(kw_only=True, repr=False)
 class Modified(Composite):
-    """3.4.5"""
+    """The modified outcome (3.4.5)."""
 
     code, name_, types = 0x27, "modified", "bool bool map"
     delivery_failed: bool | None = None
@@ -302,7 +311,7 @@ class Modified(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Source(Composite):
-    """3.5.3"""
+    """The source of a link (3.5.3)."""
 
     code, name_ = 0x28, "source"
     types = "* uint symbol uint bool map symbol map * symbols symbols"
@@ -321,7 +330,7 @@ class Source(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Target(Composite):
-    """3.5.4"""
+    """The target of a link (3.5.4)."""
 
     code, name_ = 0x29, "target"
     types = "* uint symbol uint bool map symbols"
@@ -336,7 +345,7 @@ class Target(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class Coordinator(Composite):
-    """4.5.1"""
+    """The coordinator target of transactions (4.5.1)."""
 
     code, name_, types = 0x30, "coordinator", "symbols"
     capabilities: list[str] | None = None
@@ -344,7 +353,7 @@ class Coordinator(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class SaslMechanisms(Composite):
-    """5.3.3.1"""
+    """The sasl-mechanisms frame (5.3.3.1)."""
 
     code, name_, types = 0x40, "sasl-mechanisms", "symbols"
     sasl_server_mechanisms: list[str]
@@ -352,7 +361,7 @@ class SaslMechanisms(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class SaslInit(Composite):
-    """5.3.3.2"""
+    """The sasl-init frame (5.3.3.2)."""
 
     code, name_, types = 0x41, "sasl-init", "symbol binary string"
     mechanism: str
@@ -362,7 +371,7 @@ class SaslInit(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class SaslChallenge(Composite):
-    """5.3.3.3"""
+    """The sasl-challenge frame (5.3.3.3)."""
 
     code, name_, types = 0x42, "sasl-challenge", "binary"
     challenge: bytes
@@ -370,7 +379,7 @@ class SaslChallenge(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class SaslResponse(Composite):
-    """5.3.3.4"""
+    """The sasl-response frame (5.3.3.4)."""
 
     code, name_, types = 0x43, "sasl-response", "binary"
     response: bytes
@@ -378,8 +387,11 @@ class SaslResponse(Composite):
 
 @dataclass(kw_only=True, repr=False)
 class SaslOutcome(Composite):
-    """5.3.3.5; code: 0 ok, 1 auth, 2 sys, 3 sys-perm, 4 sys-temp (5.3.3.6)."""
+    """The sasl-outcome frame (5.3.3.5).
+
+    Its code: 0 ok, 1 auth, 2 sys, 3 sys-perm, 4 sys-temp (5.3.3.6).
+    """
 
     code, name_, types = 0x44, "sasl-outcome", "ubyte binary"
-    outcome: int  # `code` in the specification, which is the descriptor's name here
+    outcome: int  # named ``code`` in the specification; here ``code`` is the descriptor
     additional_data: bytes | None = None

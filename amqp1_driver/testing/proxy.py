@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""A TCP proxy on loopback that can break what runs through it."""
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP proxy on loopback that injects faults into its connections."""
 
 from __future__ import annotations
 
@@ -23,12 +13,13 @@ Direction = Literal["up", "down", "both"]
 
 
 class FaultProxy:
-    """Forwards connections to `upstream_host`:`upstream_port`, with faults on command.
+    """A proxy to ``upstream_host``:``upstream_port`` that injects faults on command.
 
-    Listens on 127.0.0.1:`port` from construction on; a context manager. One thread of its own
-    moves the bytes; all methods may be called from any other thread and have taken effect when
-    they return. `wait_...` raise TimeoutError after `timeout` seconds. OSError if the port cannot
-    be had.
+    The proxy listens on 127.0.0.1:``port`` from construction on. It is a context manager. A
+    separate thread moves the bytes. Any other thread may call the methods; a method returns after
+    it has taken effect. The ``wait_...`` methods raise TimeoutError after ``timeout`` seconds.
+
+    :raises OSError: the port is not available
     """
 
     def __init__(self, upstream_host: str, upstream_port: int, port: int = 0) -> None:
@@ -38,31 +29,57 @@ class FaultProxy:
     # -- faults ---------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Resets all connections, both sides of each; new ones are still taken."""
+        """Reset all connections on both sides; the proxy still accepts new ones."""
         self._forwarder.call(self._forwarder.cut)
 
     def refuse(self) -> None:
-        """Closes the port: new connections are refused. Those that are up stay."""
+        """Close the port to refuse new connections; existing connections stay up."""
         self._forwarder.call(self._forwarder.stop_listening)
 
     def accept_again(self) -> None:
-        """Opens the port again."""
+        """Open the port again."""
         self._forwarder.call(self._forwarder.start_listening)
 
     def freeze(self, direction: Direction = "both") -> None:
-        """Forwards nothing in that direction; connections stay up, TCP fills up behind it."""
+        """Forward nothing in that direction; connections stay up and TCP buffers fill up."""
         self._forwarder.call(lambda: self._forwarder.frozen.update(_directions(direction)))
 
     def thaw(self, direction: Direction = "both") -> None:
-        """Goes on, with nothing lost."""
+        """Resume forwarding, without loss of bytes."""
         self._forwarder.call(
             lambda: self._forwarder.frozen.difference_update(_directions(direction))
         )
 
-    def delay_bytes(self, count: int, direction: Direction = "both") -> None:
-        """Keeps back the last `count` bytes of each stream until more follow; 0 ends it.
+    def delay(self, seconds: float, direction: Direction = "both") -> None:
+        """Hold every byte for that many seconds; 0 ends it. At most BUFFER bytes are in flight."""
+        self._forwarder.call(
+            lambda: self._forwarder.latency.update(dict.fromkeys(_directions(direction), seconds))
+        )
 
-        `count` is at most half of BUFFER. So the peers see frames cut anywhere.
+    def throttle(self, rate: int, direction: Direction = "both") -> None:
+        """Pass at most ``rate`` bytes per second on each connection; 0 removes the limit."""
+        self._forwarder.call(
+            lambda: self._forwarder.rate.update(dict.fromkeys(_directions(direction), rate))
+        )
+
+    def abandon(self) -> None:
+        """Let the upstream of each connection vanish without a FIN or RST to the client.
+
+        The proxy still forwards new connections.
+        """
+        self._forwarder.call(self._forwarder.abandon)
+
+    def bury(self) -> None:
+        """Reset the connections left open by ``abandon``."""
+        self._forwarder.call(self._forwarder.bury)
+
+    def delay_bytes(self, count: int, direction: Direction = "both") -> None:
+        """Hold back the last ``count`` bytes of each stream until more bytes follow; 0 ends this.
+
+        The peers thus receive frames cut at any byte.
+
+        :param count: at most half of BUFFER
+        :raises ValueError: ``count`` is out of range
         """
         if not 0 <= count <= BUFFER // 2:
             raise ValueError(f"count must be 0 to {BUFFER // 2}, not {count}")
@@ -71,19 +88,19 @@ class FaultProxy:
         )
 
     def cut_after(self, count: int, direction: Literal["up", "down"] = "up") -> None:
-        """Resets, once, the connection on which the `count`-th byte from now on is forwarded.
+        """Reset, once, the connection that forwards the ``count``-th byte from now on.
 
-        The bytes before are forwarded; see `wait_cut`.
+        The proxy forwards the bytes before; see ``wait_cut``.
         """
         self._forwarder.call(lambda: self._forwarder.cut_at.update({direction: count}))
 
     def stop(self) -> None:
-        """Closes everything; may be called more than once."""
+        """Close all sockets and end the thread; idempotent."""
         self._forwarder.end()
 
     @property
     def chunk_size(self) -> int:
-        """Bytes per write at most; 1 delivers byte by byte."""
+        """Return the maximum number of bytes per write; 1 delivers byte by byte."""
         return self._forwarder.chunk_size
 
     @chunk_size.setter
@@ -94,24 +111,24 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """Connections that are up."""
+        """Return the number of connections that are up."""
         with self._forwarder.changed:
             return sum(not pair.connecting for pair in self._forwarder.pairs)
 
     @property
     def accepted(self) -> int:
-        """Connections of clients so far."""
+        """Return the number of client connections so far."""
         with self._forwarder.changed:
             return self._forwarder.accepted
 
     @property
     def forwarded(self) -> dict[str, int]:
-        """Bytes so far, "up" and "down"."""
+        """Return the number of bytes forwarded so far, by "up" and "down"."""
         with self._forwarder.changed:
             return dict(self._forwarder.forwarded)
 
     def wait_connections(self, count: int, timeout: float = 10.0) -> None:
-        """Until at least `count` connections are up; for 0, until none is."""
+        """Wait until at least ``count`` connections are up; for 0, until none is up."""
         self._wait(
             lambda: self.connections >= count if count else not self._forwarder.pairs,
             timeout,
@@ -119,19 +136,19 @@ class FaultProxy:
         )
 
     def wait_accepted(self, count: int, timeout: float = 10.0) -> None:
-        """Until clients have connected `count` times in all."""
+        """Wait until clients have connected ``count`` times in all."""
         self._wait(
             lambda: self._forwarder.accepted >= count, timeout, f"{count} connections in all"
         )
 
     def wait_cut(self, count: int = 1, timeout: float = 10.0) -> None:
-        """Until `cut_after` has struck `count` times in all."""
+        """Wait until ``cut_after`` has reset ``count`` connections in all."""
         self._wait(lambda: self._forwarder.cuts >= count, timeout, f"{count} cuts")
 
     def wait_forwarded(
         self, count: int, direction: Literal["up", "down"] = "up", timeout: float = 10.0
     ) -> None:
-        """Until `count` bytes in all have been forwarded in that direction."""
+        """Wait until the proxy has forwarded ``count`` bytes in all in that direction."""
         self._wait(lambda: self._forwarder.forwarded[direction] >= count, timeout, f"{count} bytes")
 
     def __enter__(self) -> Self:

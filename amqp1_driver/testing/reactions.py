@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""What a scripted peer can do about an event: the regular answers and the faults."""
+# SPDX-License-Identifier: Apache-2.0
+"""Reactions of a scripted peer to an event: the regular answers and the faults."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from amqp1_driver.testing import performatives as p
@@ -35,12 +25,12 @@ SASL_HEADER, AMQP_HEADER = Header(3), Header(0)
 
 
 def error(condition: str | None, description: str | None = None) -> p.Error | None:
-    """The error of a detach, end or close; None without condition."""
+    """Return the error of a detach, end or close; None without condition."""
     return p.Error(condition=condition, description=description) if condition else None
 
 
 def respond(event: Event, **overrides: Any) -> None:
-    """The regular answer to any event; `overrides` are fields of the answer."""
+    """Send the regular answer to an event; ``overrides`` are fields of the answer."""
     answer = _ANSWERS.get(event.kind)
     if answer is None:
         raise PeerFailure(f"there is no answer to {event}")
@@ -90,15 +80,17 @@ def _open(
         Symbol("product"): product or known.product,
         Symbol("version"): version or known.version,
     }
-    for name, value in (known.properties if properties is None else properties).items():
-        about[Symbol(name)] = value
+    given: Any = known.properties if properties is None else properties
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            about[Symbol(name) if isinstance(name, str) else name] = value
     reply = p.Open(
         container_id=known.container_id,
         max_frame_size=known.max_frame_size,
         channel_max=known.channel_max,
         idle_time_out=known.idle_time_out,
         offered_capabilities=list(known.offered_capabilities) or None,
-        properties=about,
+        properties=about if isinstance(given, Mapping) else given,
     )
     reply = dataclasses.replace(reply, **overrides)
     event.core.reader.max_frame_size = reply.max_frame_size
@@ -147,14 +139,14 @@ def _attach(
 
 
 def refuse(event: Event, condition: str, description: str | None = None) -> None:
-    """2.6.3: an attach with null terminus, then a detach with the error."""
+    """Refuse an attach: answer with a null terminus, then detach with the error (2.6.3)."""
     end = {"target": None} if _link(event).client_sends else {"source": None}
     _attach(event, credit=0, **end)
     detach(_link(event), condition, description)
 
 
 def _flow(event: Event) -> None:
-    """Answers echo and drain."""
+    """Answer flow echo and drain requests."""
     got, link = event.performative, event.link
     if link is not None and not link.client_sends and got.drain:
         link.delivery_count = (link.delivery_count + link.credit) % MODULUS
@@ -170,7 +162,7 @@ def _transfer(event: Event, **overrides: Any) -> None:
 
 
 def _disposition(event: Event) -> None:
-    """Settles what the client, as receiver, has an outcome for but has not settled."""
+    """Settle deliveries for which the client, as receiver, has sent an outcome without settling."""
     got = event.performative
     if got.role == p.RECEIVER and not got.settled and isinstance(got.state, _OUTCOMES):
         reply = p.Disposition(
@@ -200,7 +192,7 @@ def _close(event: Event, **overrides: Any) -> None:
 
 
 def _nothing(event: Event) -> None:
-    """No answer."""
+    """Send no answer."""
 
 
 def _session(event: Event) -> Session:
@@ -217,13 +209,13 @@ def _link(event: Event) -> Link:
 
 
 def grant(link: Link, credit: int) -> None:
-    """Sets the credit of the client's sender to `credit`."""
+    """Set the credit of the client's sender to ``credit``."""
     link.credit = credit
     link.session.core.flow(link.session, link)
 
 
 def settle(transfer: ReceivedTransfer, state: Any, *, settled: bool = True) -> None:
-    """Sends the outcome of a delivery that the client sent."""
+    """Send the outcome of a delivery from the client."""
     transfer.state, transfer.settled = state, settled
     session = transfer.link.session
     reply = p.Disposition(role=p.RECEIVER, first=transfer.delivery_id, settled=settled, state=state)
@@ -233,14 +225,14 @@ def settle(transfer: ReceivedTransfer, state: Any, *, settled: bool = True) -> N
 def detach(
     link: Link, condition: str | None = None, description: str | None = None, *, closed: bool = True
 ) -> None:
-    """Detaches a link from our side."""
+    """Detach a link from our side."""
     reply = p.Detach(handle=link.handle, closed=closed, error=error(condition, description))
     link.detached = True
     link.session.core.send(reply, link.session.our_channel)
 
 
 def end(session: Session, condition: str | None = None, description: str | None = None) -> None:
-    """Ends a session from our side."""
+    """End a session from our side."""
     session.ended = True
     session.core.send(p.End(error=error(condition, description)), session.our_channel)
 
@@ -254,15 +246,18 @@ def transfer(
     frame_size: int | None = None,
     **fields: Any,
 ) -> SentTransfer:
-    """Sends a delivery to the client, in several frames if the payload is over `frame_size`."""
+    """Send a delivery to the client, in frames of at most ``frame_size`` bytes of payload."""
     session = link.session
     payload = message.encode() if isinstance(message, Message) else bytes(message)
     number, session.next_delivery_id = session.next_delivery_id, session.next_delivery_id + 1
     tag = b"t%d" % number if delivery_tag is None else delivery_tag
     sent = SentTransfer(link, number, tag, settled)
     first: dict[str, Any] = {
-        "delivery_id": number, "delivery_tag": tag, "message_format": 0, "settled": settled,
-    }  # fmt: skip
+        "delivery_id": number,
+        "delivery_tag": tag,
+        "message_format": 0,
+        "settled": settled,
+    }
     first |= fields
     pieces = _pieces(payload, frame_size or _room(session.core))
     for index, piece in enumerate(pieces):
@@ -281,7 +276,7 @@ def transfer(
 
 
 def _room(core: PeerCore) -> int:
-    """Payload bytes that fit beside the performative into a frame for the client."""
+    """Return how many payload bytes fit beside the performative into one frame for the client."""
     largest = core.remote_open.max_frame_size if core.remote_open else 512
     return max(1, largest - 128)
 
@@ -292,7 +287,15 @@ def _pieces(payload: bytes, size: int) -> list[bytes]:
 
 _OUTCOMES = (p.Accepted, p.Rejected, p.Released, p.Modified)
 _ANSWERS: dict[type, Callable[..., None]] = {
-    Header: _header, p.SaslInit: _sasl_init, p.Open: _open, p.Begin: _begin, p.Attach: _attach,
-    p.Flow: _flow, p.Transfer: _transfer, p.Disposition: _disposition, p.Detach: _detach,
-    p.End: _end, p.Close: _close,
-}  # fmt: skip
+    Header: _header,
+    p.SaslInit: _sasl_init,
+    p.Open: _open,
+    p.Begin: _begin,
+    p.Attach: _attach,
+    p.Flow: _flow,
+    p.Transfer: _transfer,
+    p.Disposition: _disposition,
+    p.Detach: _detach,
+    p.End: _end,
+    p.Close: _close,
+}

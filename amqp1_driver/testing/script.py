@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""The script of a peer: steps in order, rules for single deviations, a log, and waiting."""
+# SPDX-License-Identifier: Apache-2.0
+"""The script of a peer: steps in order, rules for single deviations, a log, and waits."""
 
 from __future__ import annotations
 
@@ -35,15 +25,16 @@ from amqp1_driver.testing.state import (
 from amqp1_driver.testing.steps import Action, Step
 
 StepT = TypeVar("StepT", bound=Step)
-_OPTIONAL = (Flow, Heartbeat, Disconnect)  # never a failure when nobody expects them
+_OPTIONAL = (Flow, Heartbeat, Disconnect)  # never a failure, even if no step expects them
 
 
 class Script:
-    """Shared by all connections of a peer.
+    """The script of a peer, shared by all its connections.
 
-    An event goes to the first step if it fits, else to the newest rule that fits, else, in auto
-    mode, to the regular answer; in scripted mode it is a failure. All threads; `changed` is the
-    one lock, notified after every change.
+    The first step handles an event if the event fits. Otherwise the newest rule that fits handles
+    it. Otherwise the peer sends the regular answer (auto mode) or fails (scripted mode).
+
+    Any thread may use the methods. ``changed`` is the only lock; every change notifies it.
     """
 
     def __init__(self, auto: bool, defaults: Defaults) -> None:
@@ -57,11 +48,11 @@ class Script:
         self.sent: list[SentTransfer] = []
         self.cores: list[PeerCore] = []
         self.failure: PeerFailure | None = None
-        self.wake: Callable[[], None] = lambda: None  # tells the I/O thread that there is output
+        self.wake: Callable[[], None] = lambda: None  # wakes the I/O thread for output
         self._addresses = 0
 
     def connect(self) -> PeerCore:
-        """A new connection."""
+        """Create a new connection."""
         with self.changed:
             core = PeerCore(self, len(self.cores))
             self.cores.append(core)
@@ -70,11 +61,11 @@ class Script:
 
     @property
     def core(self) -> PeerCore | None:
-        """The newest connection that is up, be it silent."""
+        """Return the newest connection that is up, even if it is silent; None without one."""
         return next((c for c in reversed(self.cores) if not (c.lost or c.ending)), None)
 
     def add(self, step: StepT) -> StepT:
-        """A step at the end of the script."""
+        """Append a step to the script."""
         with self.changed:
             step.script = self
             self.steps.append(step)
@@ -87,27 +78,32 @@ class Script:
         run: Callable[[PeerCore], object],
         ready: Callable[[PeerCore], object] = lambda core: True,
     ) -> None:
-        """An action at the end of the script; at once if nothing is before it."""
+        """Append an action to the script; run it at once if no step is before it.
+
+        :param what: name of the action in failures
+        :param run: the action itself
+        :param ready: the action waits until this is true
+        """
         with self.changed:
             self.steps.append(Action(what, ready, run))
             self.pump()
         self.wake()
 
     def rule(self, step: StepT) -> StepT:
-        """A deviation, whatever the script is at."""
+        """Add a deviation, which applies at every position of the script."""
         with self.changed:
             step.script = self
             self.rules.insert(0, step)
         return step
 
     def late(self, run: Callable[[], object]) -> None:
-        """Runs a change of a step that is in the script already."""
+        """Run a change of a step that is already in the script."""
         with self.changed:
             self.guard(run)
         self.wake()
 
     def pump(self) -> None:
-        """Takes the actions that are due."""
+        """Run the actions that are due."""
         while self.steps and isinstance(action := self.steps[0], Action):
             core = self.core
             if core is None or self.failure or not action.ready(core):
@@ -117,7 +113,10 @@ class Script:
         self.changed.notify_all()
 
     def dispatch(self, event: Event) -> None:
-        """Finds out who reacts to the event, and reacts."""
+        """Let the matching step, rule or regular answer handle an event.
+
+        :raises PeerFailure: the event is unexpected
+        """
         if event.transfer is not None:
             self.transfers.append(event.transfer)
         head = self.steps[0] if self.steps else None
@@ -144,14 +143,14 @@ class Script:
         return None
 
     def guard(self, run: Callable[[], object]) -> None:
-        """Runs; whatever it raises is the failure of the script and resets all connections."""
+        """Run a function; an exception fails the script and resets all connections."""
         try:
             run()
         except Exception as exc:
             self.fail(exc)
 
     def fail(self, exc: Exception) -> None:
-        """Records the first failure."""
+        """Record the first failure and reset all connections."""
         if self.failure is None:
             tail = "\n  ".join(str(entry) for entry in self.log[-12:])
             self.failure = PeerFailure(f"{exc}\nlast frames:\n  {tail}")
@@ -161,25 +160,30 @@ class Script:
         self.changed.notify_all()
 
     def record(self, entry: LogEntry) -> None:
-        """Adds to the log."""
+        """Add an entry to the log."""
         self.log.append(entry)
 
     def received(self, session: Session, delivery_id: int) -> ReceivedTransfer | None:
-        """The newest delivery of the client with that id."""
+        """Return the client's newest delivery with this delivery-id, None without one."""
         for transfer in reversed(self.transfers):
             if transfer.delivery_id == delivery_id and transfer.link.session is session:
                 return transfer
         return None
 
     def next_address(self) -> str:
-        """An address for a dynamic terminus."""
+        """Return a new address for a dynamic terminus."""
         self._addresses += 1
         return f"{self.defaults.dynamic_prefix}{self._addresses}"
 
     def wait_for(
         self, ready: Callable[[], Any], timeout: float, what: str | Callable[[], str]
     ) -> Any:
-        """Waits (seconds) until `ready()` is true and returns it; PeerFailure otherwise."""
+        """Wait until ``ready()`` is true and return its value.
+
+        :param timeout: seconds
+        :param what: text of the failure
+        :raises PeerFailure: the wait timed out, or the script has failed
+        """
         with self.changed:
             self.changed.wait_for(lambda: self.failure or ready(), timeout)
             if self.failure is not None:

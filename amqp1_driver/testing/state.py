@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""What a scripted peer knows: connections, sessions, links, transfers, and events about them."""
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a scripted peer: connections, sessions, links, transfers, and their events."""
 
 from __future__ import annotations
 
@@ -25,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class PeerFailure(AssertionError):
-    """The client did what the script does not allow, or the script was not done in time."""
+    """A failure: the client violated the script, or the script was not done in time."""
 
 
 class Heartbeat:
-    """Kind of event: an empty frame came in."""
+    """Kind of event: an empty frame has arrived."""
 
 
 class Disconnect:
@@ -38,12 +28,12 @@ class Disconnect:
 
 @dataclass(kw_only=True)
 class Defaults:
-    """What the peer answers when nobody says otherwise.
+    """The default answers of the peer.
 
-    `mechanisms` leaves out EXTERNAL: Cyrus clients give up when a server without TLS offers it.
-    `users` None lets everybody in; `credit` is granted to senders in auto mode and topped up at
-    half; `idle_time_out` is milliseconds; `heartbeats` False leaves out the empty frames that
-    keep the client from closing an idle connection (threaded peer only).
+    ``mechanisms`` leaves out EXTERNAL: Cyrus clients fail when a server without TLS offers it.
+    ``users`` None accepts every client. The peer grants ``credit`` to senders in auto mode and tops
+    it up at half. ``idle_time_out`` is in milliseconds. ``heartbeats`` False omits the empty frames
+    that keep the client from closing an idle connection (threaded peer only).
     """
 
     container_id: str = "scripted-peer"
@@ -66,7 +56,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One frame or protocol header, `incoming` as the peer sees it."""
+    """One frame or protocol header; ``incoming`` from the peer's point of view."""
 
     connection: int
     incoming: bool
@@ -82,27 +72,27 @@ class LogEntry:
 
 @dataclass(eq=False)
 class Session:
-    """A session; the two channel numbers differ where the client's channel-max allows."""
+    """A session; the two channel numbers differ if the client's channel-max allows that."""
 
     core: PeerCore
     begin: Begin
     their_channel: int
     our_channel: int
-    window: int = 0  # size of our incoming window, kept open at half; 0: not kept open
-    incoming_window: int = 0  # transfers the client may still send
+    window: int = 0  # size of our incoming window, topped up at half; 0: not topped up
+    incoming_window: int = 0  # number of transfers the client may still send
     next_incoming_id: int = 0
     next_outgoing_id: int = 1
     next_delivery_id: int = 1
     begun: bool = False  # we answered
     ended: bool = False  # we sent end
-    remote_window: int = 0  # transfers we may still send
+    remote_window: int = 0  # number of transfers we may still send
     links: dict[int, Link] = field(default_factory=dict)  # by the client's handle
     sent: dict[int, SentTransfer] = field(default_factory=dict)  # by our delivery-id, unsettled
 
 
 @dataclass(eq=False)
 class Link:
-    """A link; `credit` is what its sending side may still send."""
+    """A link; ``credit`` is the remaining credit of its sending side."""
 
     session: Session
     attach: Attach
@@ -117,17 +107,17 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The link name."""
+        """Return the link name."""
         return self.attach.name
 
     @property
     def client_sends(self) -> bool:
-        """Whether the client is the sender."""
+        """Return whether the client is the sender."""
         return self.attach.role == SENDER
 
     @property
     def terminus(self) -> Any:
-        """The terminus at our end as the client asked for it: Source, Target, other or None."""
+        """Return the terminus at our end as the client asked: Source, Target, other or None."""
         return self.attach.target if self.client_sends else self.attach.source
 
     def __repr__(self) -> str:
@@ -136,7 +126,7 @@ class Link:
 
 @dataclass(eq=False)
 class ReceivedTransfer:
-    """A whole delivery from the client; `state` and `settled` as they are now."""
+    """A whole delivery from the client; ``state`` and ``settled`` as they are now."""
 
     link: Link
     delivery_id: int
@@ -147,23 +137,26 @@ class ReceivedTransfer:
 
     @property
     def message(self) -> messages.Message:
-        """The payload decoded; WireError if malformed."""
+        """Return the decoded payload.
+
+        :raises WireError: the payload is malformed
+        """
         return messages.decode(self.payload)
 
     @property
     def body(self) -> Any:
-        """The body of the message."""
+        """Return the body of the message."""
         return self.message.body
 
     @property
     def address(self) -> Any:
-        """Where it goes: `to` on an anonymous link, else the address of the link."""
+        """Return the destination: ``to`` on an anonymous link, otherwise the link's address."""
         return self.link.address if self.link.address is not None else self.message.properties.to
 
 
 @dataclass(eq=False)
 class SentTransfer:
-    """A delivery to the client; `state` is its last outcome."""
+    """A delivery to the client; ``state`` is its last outcome."""
 
     link: Link
     delivery_id: int
@@ -174,7 +167,7 @@ class SentTransfer:
 
 @dataclass(eq=False)
 class Event:
-    """Something came in; what it concerns is filled in where it applies."""
+    """An event on a connection; fields that do not apply to it are None."""
 
     core: PeerCore
     kind: type
@@ -185,7 +178,7 @@ class Event:
     transfer: ReceivedTransfer | None = None
 
     def lookup(self, name: str) -> Any:
-        """A field of the performative, or one of the derived names (`DERIVED`)."""
+        """Return a field of the performative, or one of the derived fields (``DERIVED``)."""
         if name == "address":
             return self.transfer.address if self.transfer else getattr(self.link, "address", None)
         if name == "link":

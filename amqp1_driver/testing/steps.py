@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""The steps of a script: what is expected, and what is done about it."""
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a script: expectations and the reactions to them."""
 
 from __future__ import annotations
 
@@ -30,7 +20,7 @@ Reaction = Callable[[Event], object]
 
 @dataclass(frozen=True)
 class Action:
-    """A step that the peer takes by itself as soon as `ready`; `what` names it in failures."""
+    """A step that the peer takes itself once ``ready``; ``what`` names it in failures."""
 
     what: str
     ready: Callable[[PeerCore], object]
@@ -41,9 +31,10 @@ class Action:
 
 
 class Step:
-    """Waits for one frame and reacts with the verbs called on it, in that order.
+    """A step that waits for one frame and reacts with the verbs called on it, in that order.
 
-    Without a verb nothing is answered. A verb called after the frame came acts at once.
+    Without a verb the peer sends no answer. A verb called after the arrival of the frame acts at
+    once.
     """
 
     def __init__(self, kind: type, match: dict[str, Any], times: int | None = 1) -> None:
@@ -54,11 +45,11 @@ class Step:
         self.match = match
         self.times = times
         self.reactions: list[Reaction] = []
-        self.script: Script | None = None  # set when it is added to one
+        self.script: Script | None = None  # the script that has this step
         self._ran: list[Event] = []
 
     def mismatch(self, event: Event) -> str | None:
-        """Why the event (of the right kind) is not the one expected; None if it is."""
+        """Return why an event of the right kind does not match; None if it matches."""
         for name, wanted in self.match.items():
             found = event.lookup(name)
             if name == "role" and isinstance(wanted, bool):
@@ -68,13 +59,13 @@ class Step:
         return None
 
     def run(self, event: Event) -> None:
-        """Reacts."""
+        """Run the reactions to an event."""
         self._ran.append(event)
         for reaction in self.reactions:
             reaction(event)
 
     def call(self, reaction: Reaction) -> Self:
-        """Reacts with a function of the Event; what it raises fails the script."""
+        """Add a reaction: a function of the Event, whose exceptions fail the script."""
         if self.script is None:
             self.reactions.append(reaction)
         else:
@@ -82,13 +73,13 @@ class Step:
         return self
 
     def _append(self, reaction: Reaction) -> None:
-        """Also for frames that came before the verb was called: there is no race to lose."""
+        """Add a reaction and run it for frames that came before it, so that there is no race."""
         self.reactions.append(reaction)
         for event in self._ran:
             reaction(event)
 
     def respond(self, **overrides: Any) -> Self:
-        """The regular answer, with other values for fields of the answering frame.
+        """Send the regular answer, with other values for fields of the answering frame.
 
         open: also product, version, properties; attach: also credit (granted and topped up) and
         address (the dynamic one); SASL header: mechanisms; sasl-init: outcome.
@@ -96,15 +87,15 @@ class Step:
         return self.call(lambda event: reactions.respond(event, **overrides))
 
     def send(self, performative: Any, payload: bytes = b"", channel: int = 0) -> Self:
-        """Sends a frame as it is."""
+        """Send a frame unchanged."""
         return self.call(lambda event: event.core.send(performative, channel, payload))
 
     def raw(self, data: bytes) -> Self:
-        """Sends bytes as they are."""
+        """Send bytes unchanged."""
         return self.call(lambda event: event.core.raw(data))
 
     def end_session(self, condition: str | None = None, description: str | None = None) -> Self:
-        """Ends the session of the frame."""
+        """End the session of the frame."""
 
         def react(event: Event) -> None:
             if event.session is not None:
@@ -113,20 +104,20 @@ class Step:
         return self.call(react)
 
     def close(self, condition: str | None = None, description: str | None = None) -> Self:
-        """Closes the connection with an AMQP close."""
+        """Close the connection with an AMQP close."""
         err = reactions.error(condition, description)
         return self.call(lambda event: event.core.send(p.Close(error=err)))
 
     def finish(self) -> Self:
-        """Closes the TCP connection in order, without an AMQP close."""
+        """Close the TCP connection in order, without an AMQP close."""
         return self.call(lambda event: event.core.finish())
 
     def drop(self) -> Self:
-        """Resets the TCP connection."""
+        """Reset the TCP connection."""
         return self.call(lambda event: event.core.drop())
 
     def silence(self) -> Self:
-        """Neither answers nor reads from here on; the TCP connection stays."""
+        """Neither answer nor read from here on; the TCP connection stays up."""
         return self.call(lambda event: setattr(event.core, "silent", True))
 
     def __str__(self) -> str:
@@ -135,7 +126,7 @@ class Step:
 
 
 class LinkStep(Step):
-    """Step for frames of one link."""
+    """A step for frames of one link."""
 
     def detach(
         self,
@@ -144,7 +135,7 @@ class LinkStep(Step):
         *,
         closed: bool = True,
     ) -> Self:
-        """Detaches the link."""
+        """Detach the link."""
 
         def react(event: Event) -> None:
             if event.link is not None:
@@ -154,14 +145,14 @@ class LinkStep(Step):
 
 
 class AttachStep(LinkStep):
-    """Step for attach."""
+    """A step for attach."""
 
     def refuse(self, condition: str, description: str | None = None) -> Self:
-        """Attach with null terminus, then detach with the error (2.6.3)."""
+        """Refuse the link: attach with a null terminus, then detach with the error (2.6.3)."""
         return self.call(lambda event: reactions.refuse(event, condition, description))
 
     def grant(self, credit: int) -> Self:
-        """Gives the client's sender exactly this credit, not topped up."""
+        """Grant the client's sender exactly this credit, without topping it up."""
 
         def react(event: Event) -> None:
             if event.link is not None:
@@ -172,10 +163,10 @@ class AttachStep(LinkStep):
 
 
 class TransferStep(LinkStep):
-    """Step for a whole delivery of the client."""
+    """A step for a whole delivery of the client."""
 
     def settle(self, state: Any, *, settled: bool = True) -> Self:
-        """Any outcome."""
+        """Send any outcome."""
 
         def react(event: Event) -> None:
             if event.transfer is not None:
@@ -184,21 +175,21 @@ class TransferStep(LinkStep):
         return self.call(react)
 
     def accept(self) -> Self:
-        """ACCEPTED and settled."""
+        """Settle the delivery as ACCEPTED."""
         return self.settle(p.Accepted())
 
     def reject(self, condition: str | None = None, description: str | None = None) -> Self:
-        """REJECTED and settled."""
+        """Settle the delivery as REJECTED."""
         return self.settle(p.Rejected(error=reactions.error(condition, description)))
 
     def release(self) -> Self:
-        """RELEASED and settled."""
+        """Settle the delivery as RELEASED."""
         return self.settle(p.Released())
 
     def modify(self, failed: bool | None = None, undeliverable: bool | None = None) -> Self:
-        """MODIFIED and settled."""
+        """Settle the delivery as MODIFIED."""
         return self.settle(p.Modified(delivery_failed=failed, undeliverable_here=undeliverable))
 
     def hold(self) -> Self:
-        """No outcome now; see `settle` of the peer."""
+        """Send no outcome now; a test does so later with ``settle`` of the peer."""
         return self

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""AMQP 1.0 primitive types (part 1 of the specification), for the test peer only.
+# SPDX-License-Identifier: Apache-2.0
+"""Codec of AMQP 1.0 primitive types (part 1 of the specification), for the test peer only.
 
-Small and strict rather than fast. Values decode to Python values that remember their AMQP type
-(``UInt(5) == 5``), so that encoding what was decoded gives the same type again.
+The codec is small and strict rather than fast. Decoded Python values remember their AMQP type
+(``UInt(5) == 5``), so that encoding a decoded value yields the same type again.
 """
 
 from __future__ import annotations
@@ -24,7 +14,7 @@ from typing import Any
 
 
 class WireError(ValueError):
-    """The bytes are not valid AMQP 1.0; the text says what and at which offset."""
+    """Encoding error: the bytes are not valid AMQP 1.0; the text names fault and offset."""
 
 
 class Symbol(str):
@@ -93,7 +83,7 @@ class Described:
 
 @dataclass(frozen=True)
 class Array:
-    """array (1.6.24): `code` is the constructor of all `items` (0xA3 sym8, 0x70 uint ...)."""
+    """array (1.6.24): ``code`` is the constructor of all ``items`` (0xA3 sym8, 0x70 uint ...)."""
 
     code: int
     items: list[Any] = field(default_factory=list)
@@ -101,28 +91,52 @@ class Array:
 
 # constructor -> (struct format, Python type)
 _FIXED: dict[int, tuple[str, Any]] = {
-    0x50: (">B", UByte), 0x60: (">H", UShort), 0x70: (">I", UInt), 0x80: (">Q", ULong),
-    0x51: (">b", Byte), 0x61: (">h", Short), 0x71: (">i", Int), 0x81: (">q", Long),
-    0x52: (">B", UInt), 0x53: (">B", ULong), 0x54: (">b", Int), 0x55: (">b", Long),
-    0x56: (">?", bool), 0x72: (">f", Float), 0x82: (">d", float), 0x83: (">q", Timestamp),
-}  # fmt: skip
+    0x50: (">B", UByte),
+    0x60: (">H", UShort),
+    0x70: (">I", UInt),
+    0x80: (">Q", ULong),
+    0x51: (">b", Byte),
+    0x61: (">h", Short),
+    0x71: (">i", Int),
+    0x81: (">q", Long),
+    0x52: (">B", UInt),
+    0x53: (">B", ULong),
+    0x54: (">b", Int),
+    0x55: (">b", Long),
+    0x56: (">?", bool),
+    0x72: (">f", Float),
+    0x82: (">d", float),
+    0x83: (">q", Timestamp),
+}
 _EMPTY: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: UInt(0), 0x44: ULong(0)}
 _RAW = {0x74: 4, 0x84: 8, 0x94: 16}
 # Python type -> (constructor, lowest, highest)
 _INTS: dict[type, tuple[int, int, int]] = {
-    UByte: (0x50, 0, 0xFF), UShort: (0x60, 0, 0xFFFF), UInt: (0x70, 0, 0xFFFFFFFF),
-    ULong: (0x80, 0, 2**64 - 1), Byte: (0x51, -128, 127), Short: (0x61, -32768, 32767),
-    Int: (0x71, -(2**31), 2**31 - 1), Long: (0x81, -(2**63), 2**63 - 1),
-    int: (0x81, -(2**63), 2**63 - 1), Timestamp: (0x83, -(2**63), 2**63 - 1),
-}  # fmt: skip
+    UByte: (0x50, 0, 0xFF),
+    UShort: (0x60, 0, 0xFFFF),
+    UInt: (0x70, 0, 0xFFFFFFFF),
+    ULong: (0x80, 0, 2**64 - 1),
+    Byte: (0x51, -128, 127),
+    Short: (0x61, -32768, 32767),
+    Int: (0x71, -(2**31), 2**31 - 1),
+    Long: (0x81, -(2**63), 2**63 - 1),
+    int: (0x81, -(2**63), 2**63 - 1),
+    Timestamp: (0x83, -(2**63), 2**63 - 1),
+}
 _SMALL: dict[type, tuple[int, int, int]] = {
-    UInt: (0x52, 1, 255), ULong: (0x53, 1, 255), Int: (0x54, -128, 127),
-    Long: (0x55, -128, 127), int: (0x55, -128, 127),
-}  # fmt: skip
+    UInt: (0x52, 1, 255),
+    ULong: (0x53, 1, 255),
+    Int: (0x54, -128, 127),
+    Long: (0x55, -128, 127),
+    int: (0x55, -128, 127),
+}
 
 
 def encode(value: Any) -> bytes:
-    """`value` with its constructor, in the shortest encoding; TypeError if there is no type."""
+    """Encode ``value`` with its constructor, in the shortest encoding.
+
+    :raises TypeError: the value has no AMQP type
+    """
     if value is None:
         return b"\x40"
     if isinstance(value, bool):
@@ -130,8 +144,11 @@ def encode(value: Any) -> bytes:
     if isinstance(value, int):
         return _encode_int(value)
     if isinstance(value, float):
-        return struct.pack(">Bf" if isinstance(value, Float) else ">Bd",
-                           0x72 if isinstance(value, Float) else 0x82, value)  # fmt: skip
+        return struct.pack(
+            ">Bf" if isinstance(value, Float) else ">Bd",
+            0x72 if isinstance(value, Float) else 0x82,
+            value,
+        )
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return _encode_text(value)
     if isinstance(value, uuid.UUID):
@@ -181,7 +198,7 @@ def _encode_text(value: Any) -> bytes:
 
 
 def encode_compound(code8: int, count: int, body: bytes) -> bytes:
-    """A list (0xC0), map (0xC1) or array (0xE0) of `count` elements encoded in `body`."""
+    """Encode a list (0xC0), map (0xC1) or array (0xE0) of ``count`` elements in ``body``."""
     if code8 == 0xC0 and count == 0:
         return b"\x45"
     if len(body) + 1 < 256 and count < 256:
@@ -195,7 +212,7 @@ def _encode_array(array: Array) -> bytes:
 
 
 def _element(code: int, item: Any) -> bytes:
-    """The element without constructor; only what the frames and messages here need."""
+    """Encode an array element without constructor; only types in the frames and messages here."""
     if code in _EMPTY:
         return b""
     if code in _FIXED:
@@ -207,14 +224,14 @@ def _element(code: int, item: Any) -> bytes:
 
 
 class Reader:
-    """Reads values one after the other from `data`; WireError on anything malformed."""
+    """A reader of consecutive values in ``data``; malformed data raises WireError."""
 
     def __init__(self, data: bytes, offset: int = 0) -> None:
         self.data = bytes(data)
         self.offset = offset
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Return the next ``size`` bytes."""
         end = self.offset + size
         if end > len(self.data):
             raise WireError(f"{size} bytes wanted at offset {self.offset} of {len(self.data)}")
@@ -222,11 +239,11 @@ class Reader:
         return data
 
     def more(self) -> bool:
-        """Whether bytes are left."""
+        """Return whether bytes are left."""
         return self.offset < len(self.data)
 
     def value(self) -> Any:
-        """The next value."""
+        """Return the next value."""
         code = self.take(1)[0]
         if code != 0:
             return self._of(code)
@@ -271,7 +288,7 @@ class Reader:
         start = self.offset
         inner = Reader(self.take(self._number(wide)))
         count = inner._number(wide)
-        if count > max(len(inner.data), 65536):  # an array's elements may have no bytes
+        if count > max(len(inner.data), 65536):  # the elements of an array may have no bytes
             raise WireError(f"{count} elements in {len(inner.data)} bytes at offset {start}")
         value = inner._elements(code, count)
         if inner.more():
@@ -301,7 +318,7 @@ def _key(value: Any) -> Any:
 
 
 def decode(data: bytes, offset: int = 0) -> tuple[Any, int]:
-    """The value at `offset` and the offset behind it."""
+    """Return the value at ``offset`` and the offset behind the value."""
     reader = Reader(data, offset)
     try:
         return reader.value(), reader.offset
@@ -311,13 +328,14 @@ def decode(data: bytes, offset: int = 0) -> tuple[Any, int]:
         raise WireError(str(exc)) from exc
 
 
-# Filled by performatives.register(): descriptor code -> class with from_fields(list).
+# Descriptor code -> class with from_fields(list). ``performatives.Composite`` registers each
+# subclass.
 COMPOSITES: dict[int, Any] = {}
 NAMES: dict[str, int] = {}
 
 
 def describe(descriptor: Any, value: Any) -> Any:
-    """A composite of the specification if the descriptor names one, else Described."""
+    """Return a composite of the specification if the descriptor names one, otherwise Described."""
     code = NAMES.get(descriptor) if isinstance(descriptor, Symbol) else descriptor
     if isinstance(code, int) and code in COMPOSITES:
         return COMPOSITES[code].from_fields(value)

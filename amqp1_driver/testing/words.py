@@ -1,15 +1,5 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""The words scripts are written in: what to expect, what to do, what to wait for."""
+# SPDX-License-Identifier: Apache-2.0
+"""The vocabulary of scripts: expectations, actions and waits."""
 
 from __future__ import annotations
 
@@ -33,73 +23,74 @@ from amqp1_driver.testing.steps import AttachStep, LinkStep, Step, TransferStep
 
 
 class Expectations:
-    """One method per frame that a client sends.
+    """The expectations of a script: one method per frame that a client sends.
 
-    The arguments are fields of the frame by their names in the specification, compared for
-    equality, or a predicate on the value. source and target are compared by their address; role
-    is the client's, "sender" or "receiver". Derived: address (of the link; of the message on an
-    anonymous link), link (name), body, message, dynamic, condition.
+    The arguments are fields of the frame by their names in the specification. Each is a value,
+    compared for equality, or a predicate on the value. ``source`` and ``target`` are compared by
+    their address. ``role`` is the client's, "sender" or "receiver". Derived fields: ``address`` (of
+    the link; of the message on an anonymous link), ``link`` (name), ``body``, ``message``,
+    ``dynamic``, ``condition``.
     """
 
     def _put(self, step: StepT) -> StepT:
         raise NotImplementedError
 
     def expect_header(self, protocol: int | None = None) -> Step:
-        """Protocol header: 0 AMQP, 3 SASL."""
+        """Expect a protocol header: 0 AMQP, 3 SASL."""
         match = {} if protocol is None else {"protocol": protocol}
         return self._put(Step(Header, match))
 
     def expect_sasl_init(self, **match: Any) -> Step:
-        """mechanism, initial_response, hostname"""
+        """Expect a sasl-init, e.g. by mechanism, initial_response, hostname."""
         return self._put(Step(p.SaslInit, match))
 
     def expect_open(self, **match: Any) -> Step:
-        """container_id, hostname, idle_time_out, ..."""
+        """Expect an open, e.g. by container_id, hostname, idle_time_out."""
         return self._put(Step(p.Open, match))
 
     def expect_begin(self, **match: Any) -> Step:
-        """remote_channel, incoming_window, ..."""
+        """Expect a begin, e.g. by remote_channel, incoming_window."""
         return self._put(Step(p.Begin, match))
 
     def expect_attach(self, **match: Any) -> AttachStep:
-        """name, role, source, target, address, dynamic, snd_settle_mode, ..."""
+        """Expect an attach, by name, role, source, target, address, dynamic, snd_settle_mode ..."""
         return self._put(AttachStep(p.Attach, match))
 
     def expect_flow(self, **match: Any) -> LinkStep:
-        """link_credit, drain, address, ...; a flow that does not fit is passed over."""
+        """Expect a flow, e.g. by link_credit, drain, address; skip a flow that does not fit."""
         return self._put(LinkStep(p.Flow, match))
 
     def expect_transfer(self, **match: Any) -> TransferStep:
-        """A whole delivery: address, body, settled, delivery_tag, ..."""
+        """Expect a whole delivery, e.g. by address, body, settled, delivery_tag."""
         return self._put(TransferStep(p.Transfer, match))
 
     def expect_disposition(self, **match: Any) -> Step:
-        """role, first, last, settled, state"""
+        """Expect a disposition by role, first, last, settled, state."""
         return self._put(Step(p.Disposition, match))
 
     def expect_detach(self, **match: Any) -> LinkStep:
-        """link, address, closed, condition; also the client's answer to our own detach."""
+        """Expect a detach by link, address, closed, condition; also an answer to our own detach."""
         return self._put(LinkStep(p.Detach, match))
 
     def expect_end(self, **match: Any) -> Step:
-        """condition"""
+        """Expect an end, e.g. by condition."""
         return self._put(Step(p.End, match))
 
     def expect_close(self, **match: Any) -> Step:
-        """condition"""
+        """Expect a close, e.g. by condition."""
         return self._put(Step(p.Close, match))
 
     def expect_heartbeat(self) -> Step:
-        """An empty frame (2.4.5)."""
+        """Expect an empty frame (2.4.5)."""
         return self._put(Step(Heartbeat, {}))
 
     def expect_disconnect(self) -> Step:
-        """The client closes or resets the TCP connection."""
+        """Expect the client to close or reset the TCP connection."""
         return self._put(Step(Disconnect, {}))
 
 
 class Scenes(Expectations):
-    """Several steps at once."""
+    """Expectations of several steps at once."""
 
     def _sasl(self, mechanism: str, initial_response: Any = None) -> Step:
         self.expect_header(3).respond(mechanisms=(mechanism,))
@@ -108,32 +99,32 @@ class Scenes(Expectations):
         return self.expect_header(0).respond()
 
     def expect_sasl_anonymous(self) -> Step:
-        """SASL with ANONYMOUS alone, then the AMQP header."""
+        """Expect SASL with ANONYMOUS alone, then the AMQP header."""
         return self._sasl("ANONYMOUS")
 
     def expect_sasl_external(self) -> Step:
-        """SASL with EXTERNAL alone, then the AMQP header."""
+        """Expect SASL with EXTERNAL alone, then the AMQP header."""
         return self._sasl("EXTERNAL")
 
     def expect_sasl_plain(self, user: str, password: str) -> Step:
-        """SASL with PLAIN alone and these credentials (RFC 4616), then the AMQP header."""
+        """Expect SASL with PLAIN alone and these credentials (RFC 4616), then the AMQP header."""
         wanted = f"{user}\0{password}".encode()
         return self._sasl("PLAIN", lambda got: got is not None and got.split(b"\0", 1)[1] == wanted)
 
     def reject_sasl(self, code: int = 1, *mechanisms: str) -> Step:
-        """Answers the first sasl-init with a failure (5.3.3.6: 1 auth ... 4 sys-temp), closes."""
+        """Answer the first sasl-init with a failure (5.3.3.6: 1 auth ... 4 sys-temp); close."""
         self.expect_header(3).respond(mechanisms=mechanisms or ("ANONYMOUS", "PLAIN"))
         return self.expect_sasl_init().respond(outcome=code)
 
     def expect_connection(self, **open_overrides: Any) -> Step:
-        """SASL ANONYMOUS, open and begin, all answered."""
+        """Expect SASL ANONYMOUS, open and begin, and answer all of them."""
         self.expect_sasl_anonymous()
         self.expect_open().respond(**open_overrides)
         return self.expect_begin().respond()
 
 
 class Rules(Expectations):
-    """Deviations from the regular answers: see `Peer.override`."""
+    """Deviations from the regular answers: see ``Peer.override``."""
 
     def __init__(self, script: Script, times: int | None) -> None:
         self._script = script
@@ -145,17 +136,18 @@ class Rules(Expectations):
 
 
 class Actions:
-    """What the peer does by itself: in its place in the script, at once if nothing is before.
+    """Actions of the peer itself.
 
-    They act on the newest connection; a link is given as Link, by name or address, or None for
-    the one attached last. An action waits behind the steps that were given before it, until its
-    link is attached, and a transfer for credit.
+    An action has its place in the script; it runs at once if no step is before it. The action
+    affects the newest connection. A link argument is a Link, a name, an address, or None for the
+    link attached last. The action waits for the steps before it and until its link is attached. A
+    transfer also waits for credit.
     """
 
     script: Script
 
     def grant(self, credit: int, link: Link | str | None = None) -> None:
-        """Sets the credit of a link that the client sends on."""
+        """Set the credit of a link on which the client sends."""
 
         def run(core: PeerCore) -> None:
             found = _link(core, link)
@@ -172,7 +164,7 @@ class Actions:
         ignore_credit: bool = False,
         **fields: Any,
     ) -> None:
-        """A delivery to the client; `fields` as in `reactions.transfer` (settled ...)."""
+        """Send a delivery to the client; ``fields`` as in ``reactions.transfer`` (settled ...)."""
 
         def ready(core: PeerCore) -> bool:
             found = core.find_link(link)
@@ -193,7 +185,10 @@ class Actions:
         *,
         settled: bool = True,
     ) -> None:
-        """The outcome (default Accepted) of a held delivery; a number counts in `transfers`."""
+        """Send the outcome (default Accepted) of a held delivery.
+
+        :param transfer: the delivery, or its index in ``transfers``
+        """
         transfers, outcome = self.script.transfers, p.Accepted() if state is None else state
 
         def find() -> ReceivedTransfer | None:
@@ -210,7 +205,7 @@ class Actions:
         self.script.act(f"settle({transfer})", run, lambda core: find())
 
     def flow(self, link: Link | str | None = None, **fields: Any) -> None:
-        """A flow on a link with these fields (incoming_window=0: the session is blocked)."""
+        """Send a flow on a link with these fields (incoming_window=0 blocks the session)."""
 
         def run(core: PeerCore) -> None:
             found = _link(core, link)
@@ -228,7 +223,7 @@ class Actions:
         *,
         closed: bool = True,
     ) -> None:
-        """Detaches a link."""
+        """Detach a link."""
         self.script.act(
             f"remote_detach({link!r})",
             lambda core: reactions.detach(_link(core, link), condition, description, closed=closed),
@@ -241,7 +236,7 @@ class Actions:
         condition: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Ends the session on the client's `channel`; None is the newest."""
+        """End the session on the client's ``channel``; None is the newest."""
         self.script.act(
             f"end_session({channel})",
             lambda core: reactions.end(_session(core, channel), condition, description),
@@ -249,7 +244,7 @@ class Actions:
         )
 
     def close(self, condition: str | None = None, description: str | None = None) -> None:
-        """Sends an AMQP close."""
+        """Send an AMQP close."""
         self.script.act(
             "close",
             lambda core: core.send(p.Close(error=reactions.error(condition, description))),
@@ -257,23 +252,23 @@ class Actions:
         )
 
     def drop(self) -> None:
-        """Resets the TCP connection."""
+        """Reset the TCP connection."""
         self.script.act("drop", lambda core: core.drop())
 
     def drop_after_bytes(self, count: int, *, received: bool = True) -> None:
-        """Resets after `count` further bytes, received from the client or sent to it."""
+        """Reset the connection after ``count`` more bytes received from or sent to the client."""
         self.script.act("drop_after_bytes", lambda core: core.drop_after(count, received))
 
     def silence(self) -> None:
-        """Neither answers nor reads on this connection any more; TCP stays up."""
+        """Neither answer nor read on this connection any more; TCP stays up."""
         self.script.act("silence", lambda core: setattr(core, "silent", True))
 
     def raw(self, data: bytes) -> None:
-        """Sends bytes as they are."""
+        """Send bytes unchanged."""
         self.script.act("raw", lambda core: core.raw(data))
 
     def send(self, performative: Any, payload: bytes = b"", channel: int = 0) -> None:
-        """Sends a frame as it is."""
+        """Send a frame unchanged."""
         self.script.act("send", lambda core: core.send(performative, channel, payload))
 
 
@@ -288,15 +283,15 @@ def _session(core: PeerCore, channel: int | None) -> Session:
 
 
 class Waits:
-    """What a test waits for: `timeout` in seconds, PeerFailure when it is over.
+    """Waits for events of the peer: ``timeout`` in seconds, PeerFailure after it.
 
-    Every one of them raises the failure of the script as soon as there is one.
+    Every wait raises the failure of the script as soon as there is one.
     """
 
     script: Script
 
     def wait_done(self, timeout: float = 10.0) -> None:
-        """Until every step has been taken."""
+        """Wait until every step has run."""
         script = self.script
         script.wait_for(
             lambda: not script.steps,
@@ -305,7 +300,7 @@ class Waits:
         )
 
     def wait_transfers(self, count: int, timeout: float = 10.0) -> list[ReceivedTransfer]:
-        """Until the client has sent `count` deliveries."""
+        """Wait until the client has sent ``count`` deliveries."""
         script = self.script
         script.wait_for(
             lambda: len(script.transfers) >= count,
@@ -315,7 +310,7 @@ class Waits:
         return list(script.transfers)
 
     def wait_link(self, link: str | None = None, timeout: float = 10.0) -> Link:
-        """Until a link of that name or address is attached on the newest connection."""
+        """Wait until a link with that name or address is attached on the newest connection."""
         found = self.script.wait_for(
             lambda: self.script.core and self.script.core.find_link(link),
             timeout,
@@ -325,7 +320,7 @@ class Waits:
         return found
 
     def wait_frames(self, kind: Any, count: int = 1, timeout: float = 10.0) -> list[LogEntry]:
-        """Until the client has sent `count` frames of a class (None: empty frames)."""
+        """Wait until the client has sent ``count`` frames of a class (None: empty frames)."""
         self.script.wait_for(
             lambda: len(self.frames(kind)) >= count,
             timeout,
@@ -334,7 +329,7 @@ class Waits:
         return self.frames(kind)
 
     def wait_connections(self, count: int, timeout: float = 10.0) -> None:
-        """Until `count` TCP connections in all have been accepted."""
+        """Wait until the peer has accepted ``count`` TCP connections in all."""
         self.script.wait_for(
             lambda: len(self.script.cores) >= count,
             timeout,
@@ -342,13 +337,13 @@ class Waits:
         )
 
     def wait_disconnected(self, timeout: float = 10.0) -> None:
-        """Until no client is connected any more."""
+        """Wait until no client is connected."""
         self.script.wait_for(
             lambda: all(core.lost for core in self.script.cores), timeout, "still connected"
         )
 
     def wait_settled(self, count: int, timeout: float = 10.0) -> None:
-        """Until the client has settled `count` of the deliveries sent to it."""
+        """Wait until the client has settled ``count`` of the deliveries sent to it."""
         self.script.wait_for(
             lambda: sum(item.settled for item in self.script.sent) >= count,
             timeout,
@@ -356,12 +351,15 @@ class Waits:
         )
 
     def frames(self, kind: Any) -> list[LogEntry]:
-        """What the client has sent of that class (None: empty frames)."""
+        """Return the frames of that class from the client (None: empty frames)."""
         with self.script.changed:
             return [
                 entry
                 for entry in self.script.log
                 if entry.incoming
-                and (entry.performative is None if kind is None else
-                     isinstance(entry.performative, kind))
-            ]  # fmt: skip
+                and (
+                    entry.performative is None
+                    if kind is None
+                    else isinstance(entry.performative, kind)
+                )
+            ]

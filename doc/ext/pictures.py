@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Pictures of the documentation, drawn when it is built, by Python alone.
 
-``state-diagram`` draws a table of ``amqp1_driver.protocol.states`` and ``state-table`` lists it,
+``state-diagram`` draws a table of ``amqp1_driver.connection.states`` and ``state-table`` lists it,
 so that neither can differ from the code. ``sequence`` draws who sends what to whom. The result
 is SVG inside the page; builders other than HTML leave the pictures out.
 """
@@ -27,7 +17,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
-from amqp1_driver.protocol import states
+from amqp1_driver.connection import states
 
 STYLE = (
     "<style>"

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """An application that uses oslo.messaging as told on standard input; see `workers`.
 
 Each line is [number, command, arguments]; the answer is [number, error or null, result]. Every
@@ -17,6 +7,7 @@ command runs in a thread of its own, so that one may wait while another works.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -28,7 +19,7 @@ from typing import Any
 
 import oslo_messaging as om
 
-from tests.bars import forks, process
+from tests.bars import forks, process, restarting
 from tests.bars.ledger import Ledger, Tally
 from tests.bars.support import configuration
 from tests.bars.traffic import Traffic
@@ -57,8 +48,14 @@ class Endpoint:
     def identify(self, ctxt: dict[str, Any], text: str) -> list[Any]:
         return [os.getpid(), text]
 
-    def info(self, ctxt: dict[str, Any], publisher_id: str, event_type: str,
-             payload: dict[str, Any], metadata: dict[str, Any]) -> None:
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher_id: str,
+        event_type: str,
+        payload: dict[str, Any],
+        metadata: dict[str, Any],
+    ) -> None:
         self._ledger.note("notify", payload["key"])
 
 
@@ -74,6 +71,8 @@ class Application:
         self._tally = Tally(0)
         self._before = process.Leftovers()
         self._topic = ""
+        self._restarting: dict[str, restarting.Server] = {}
+        self._loads: list[restarting.Load] = []
 
     # -- life ---------------------------------------------------------------------
 
@@ -85,8 +84,15 @@ class Application:
         self._rpc = om.get_rpc_transport(conf, url)
         self._notifications = om.get_notification_transport(conf, url)
         from oslo_messaging import server
+
         conf.register_opts(server._pool_opts)
         conf.set_override("executor_thread_pool_size", pool)
+
+    def use_path(self, name: str) -> None:
+        """Have deliveries served by a module of amqp1_driver.engine, before the first use."""
+        from amqp1_driver.engine import connection
+
+        connection._BEST = importlib.import_module(f"amqp1_driver.engine.{name}")
 
     def close(self) -> list[str]:
         """Cleans up; the threads and descriptors that are left over."""
@@ -106,10 +112,19 @@ class Application:
         self._tally = Tally(numbers)
         endpoint = Endpoint(self._ledger, self._tally, pause)
         self._servers = [
-            om.get_rpc_server(self._rpc, om.Target(topic=self._topic, server=name), [endpoint],
-                              executor="threading"),
-            om.get_notification_listener(self._notifications, [om.Target(topic=self._topic)],
-                                         [endpoint], executor="threading")]
+            om.get_rpc_server(
+                self._rpc,
+                om.Target(topic=self._topic, server=name),
+                [endpoint],
+                executor="threading",
+            ),
+            om.get_notification_listener(
+                self._notifications,
+                [om.Target(topic=self._topic)],
+                [endpoint],
+                executor="threading",
+            ),
+        ]
         for server in self._servers:
             server.start()
 
@@ -128,6 +143,33 @@ class Application:
     def tally(self, count: int, timeout: float) -> dict[str, int]:
         """What has become of numbered casts."""
         return self._tally.wait(count, timeout)
+
+    # -- servers that are restarted -----------------------------------------------
+
+    def serve_book(self, name: str, path: str, topic: str = "") -> None:
+        """Starts an RPC server that writes what it runs to a file."""
+        self._restarting[name] = restarting.Server(self._rpc, topic or self._topic, name, path)
+
+    def wait_for(self, name: str, count: int) -> None:
+        """Until it has run so many messages more."""
+        self._restarting[name].wait_for(count)
+
+    def restart(self, name: str, times: int) -> None:
+        """Stops it in order and starts it again, so often."""
+        self._restarting[name].restart(times)
+
+    def stop_books(self) -> None:
+        """Stops all of these."""
+        while self._restarting:
+            self._restarting.popitem()[1].stop()
+
+    def load(self, path: str, threads: int, topic: str = "") -> None:
+        """Starts to cast and call."""
+        self._loads.append(restarting.Load(self._rpc, topic or self._topic, path, threads))
+
+    def stop_loads(self) -> int:
+        """Ends that; how many threads hang."""
+        return sum(load.stop() for load in self._loads)
 
     # -- clients ------------------------------------------------------------------
 
@@ -176,13 +218,19 @@ class Application:
         return process.peak()
 
 
-def main() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr,
-                        format="%(asctime)s %(process)d %(levelname)s %(name)s %(message)s")
+def main(application: Any) -> None:
+    """Run the commands that come on standard input until it ends.
+
+    :param application: its methods are the commands
+    """
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(process)d %(levelname)s %(name)s %(message)s",
+    )
     lock = threading.Lock()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    application = Application()
 
     def run(number: int, command: str, arguments: dict[str, Any]) -> None:
         try:
@@ -199,4 +247,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Application())

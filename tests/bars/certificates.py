@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Certificates for the bars, made by trustme, in PEM files."""
 
 from __future__ import annotations
@@ -53,9 +43,13 @@ class Authority:
         found = self._write(leaf)
         if password is not None:
             key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
-            Path(found.key).write_bytes(key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-                serialization.BestAvailableEncryption(password.encode())))
+            Path(found.key).write_bytes(
+                key.private_bytes(
+                    serialization.Encoding.PEM,
+                    serialization.PrivateFormat.PKCS8,
+                    serialization.BestAvailableEncryption(password.encode()),
+                )
+            )
         return found
 
     def another(self) -> Authority:

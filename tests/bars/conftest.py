@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Options and fixtures of the bars: what every release of the driver has to reach.
 
 ``python -m pytest tests/bars --long`` (or AMQP1_LONG=1) runs them at full size.
@@ -27,7 +17,7 @@ from amqp1_driver.testing.fixture import BusProcess
 from tests.bars.certificates import Authority
 from tests.bars.rabbitmq import RabbitMQ
 from tests.bars.support import Transports
-from tests.bars.workers import Worker
+from tests.bars.workers import Worker, log_folder
 
 LONG_TIMEOUT = 1800
 #: the first test on it may have to install it
@@ -40,6 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _long(config: pytest.Config) -> bool:
     return bool(config.getoption("--long", default=False)) or os.environ.get("AMQP1_LONG") == "1"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the Kerberos realm, which has to be downloaded, to the long form."""
+    return True if collection_path.name == "test_kerberos.py" and not _long(config) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -69,8 +64,9 @@ def measured(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return lambda text: lines.append(f"{request.node.name}: {text}")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter,
-                            config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     lines = config.stash.get(_MEASURED, [])
     if lines:
         terminalreporter.section("measured")
@@ -90,14 +86,15 @@ def transports() -> Iterator[Transports]:
 def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
     """Starts processes of applications: ``worker("server")``."""
     started: list[Worker] = []
+    with log_folder(tmp_path) as logs:
 
-    def start(name: str) -> Worker:
-        started.append(Worker(name, tmp_path / f"{name}.log"))
-        return started[-1]
+        def start(name: str) -> Worker:
+            started.append(Worker(name, logs / f"{name}.log"))
+            return started[-1]
 
-    yield start
-    for one in started:
-        one.stop()
+        yield start
+        for one in started:
+            one.stop()
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What an application has received."""
 
 from __future__ import annotations
@@ -58,8 +48,11 @@ class Ledger:
     def repeated(self) -> dict[str, dict[str, list[float]]]:
         """What was received more than once, with all times."""
         with self._changed:
-            return {kind: again for kind, receipts in self._receipts.items()
-                    if (again := {key: at for key, at in receipts.items() if len(at) > 1})}
+            return {
+                kind: again
+                for kind, receipts in self._receipts.items()
+                if (again := {key: at for key, at in receipts.items() if len(at) > 1})
+            }
 
     def count(self, kind: str) -> int:
         """How many different keys."""
@@ -85,6 +78,8 @@ class Tally:
         """Until so many have been received, repeated ones included; what became of all."""
         with self._changed:
             self._changed.wait_for(lambda: self._received >= count, timeout)
-            return {"received": self._received,
-                    "different": sum(1 for times in self._times if times),
-                    "repeated": sum(1 for times in self._times if times > 1)}
+            return {
+                "received": self._received,
+                "different": sum(1 for times in self._times if times),
+                "repeated": sum(1 for times in self._times if times > 1),
+            }

@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """A RabbitMQ node through tools/rabbitmq.sh, which a test may kill and start again."""
 
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 from tests.bars.ports import lasting_port
@@ -43,9 +34,13 @@ class RabbitMQ:
         """Returns when it listens; what it stored before is there again."""
         self._run("start", self.suite, str(self.port), timeout=90)
 
-    def ctl(self, *arguments: str) -> None:
-        """rabbitmqctl."""
-        self._run("ctl", self.suite, str(self.port), *arguments, timeout=30)
+    def ctl(self, *arguments: str) -> str:
+        """Run rabbitmqctl; what it prints."""
+        return self._run("ctl", self.suite, str(self.port), *arguments, timeout=30)
+
+    def signal(self, name: str) -> None:
+        """Send STOP or CONT."""
+        self._run("signal", self.suite, str(self.port), name, timeout=30)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -59,10 +54,23 @@ class RabbitMQ:
         """As transport URL."""
         return f"amqp://guest:{password}@127.0.0.1:{self.port}"
 
-    def _run(self, *arguments: str, timeout: float) -> None:
-        with self.log.open("ab") as sink:
-            done = subprocess.run(["bash", str(_TOOL), *arguments], stdin=subprocess.DEVNULL,
-                                  stdout=sink, stderr=sink, timeout=timeout, check=False)
+    def _run(self, *arguments: str, timeout: float) -> str:
+        with self.log.open("ab") as sink, tempfile.TemporaryFile("w+") as out:
+            # not a pipe: the node inherits it, so that its end would be waited for
+            done = subprocess.run(
+                ["bash", str(_TOOL), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=sink,
+                timeout=timeout,
+                check=False,
+            )
+            out.seek(0)
+            printed = out.read()
+            sink.write(printed.encode())
         if done.returncode:
-            raise RuntimeError(f"rabbitmq.sh {' '.join(arguments)}: "
-                               + self.log.read_text(errors="replace")[-2000:])
+            raise RuntimeError(
+                f"rabbitmq.sh {' '.join(arguments)}: "
+                + self.log.read_text(errors="replace")[-2000:]
+            )
+        return printed

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What the bars share: transports with options, a server in a thread, and a stop-watch."""
 
 from __future__ import annotations
@@ -65,22 +55,36 @@ class Transports:
         self._transports.append(transport)
         return transport
 
-    def client(self, url: str, timeout: float | None = None, retry: int | None = None,
-               **settings: Any) -> Any:
+    def client(
+        self, url: str, timeout: float | None = None, retry: int | None = None, **settings: Any
+    ) -> Any:
         """An RPC client on a transport of its own."""
-        return om.get_rpc_client(self.rpc(url, **settings), om.Target(topic=TOPIC),
-                                 timeout=timeout, retry=retry)
+        return om.get_rpc_client(
+            self.rpc(url, **settings), om.Target(topic=TOPIC), timeout=timeout, retry=retry
+        )
 
-    def serve(self, url: str, topic: str = TOPIC, name: str = "server",
-              endpoint: Any = None, pool: int | None = None, **settings: Any) -> None:
+    def serve(
+        self,
+        url: str,
+        topic: str = TOPIC,
+        name: str = "server",
+        endpoint: Any = None,
+        pool: int | None = None,
+        **settings: Any,
+    ) -> None:
         """An RPC server, with an Echo unless told otherwise, and so many threads."""
         transport = self.rpc(url, **settings)
         if pool is not None:
             from oslo_messaging import server as upstream
+
             transport.conf.register_opts(upstream._pool_opts)
             transport.conf.set_override("executor_thread_pool_size", pool)
-        server = om.get_rpc_server(transport, om.Target(topic=topic, server=name),
-                                   [endpoint or Echo()], executor="threading")
+        server = om.get_rpc_server(
+            transport,
+            om.Target(topic=topic, server=name),
+            [endpoint or Echo()],
+            executor="threading",
+        )
         server.start()
         self._servers.append(server)
 
@@ -113,8 +117,12 @@ class Logged(logging.Handler):
         logging.getLogger("amqp1_driver").addHandler(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         logging.getLogger("amqp1_driver").removeHandler(self)
 
 

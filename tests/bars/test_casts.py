@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: 8 threads casting 100,000 messages to a slow server: none lost, none duplicated, and
 neither process grows by more than 50 MB.
 """
@@ -26,8 +16,8 @@ THREADS = 8
 
 
 def test_many_casts_to_a_slow_server_arrive_once_each_in_bounded_memory(
-        bus: Any, worker: Callable[[str], Worker], long_form: bool,
-        measured: Callable[[str], None]) -> None:
+    bus: Any, worker: Callable[[str], Worker], long_form: bool, measured: Callable[[str], None]
+) -> None:
     count = WARM_UP + (100_000 if long_form else 10_000)
     patience = 900 if long_form else 60
     server, client = worker("server"), worker("client")
@@ -41,8 +31,10 @@ def test_many_casts_to_a_slow_server_arrive_once_each_in_bounded_memory(
     sent = client.do("cast_numbers", within=patience, first=WARM_UP, last=count, threads=THREADS)
     tally = server.do("tally", within=patience + 5, count=count, timeout=patience)
     growth = {one.name: one.do("peak") - before[one.name] for one in (server, client)}
-    measured(f"{count} casts in {sent['seconds']:.1f} s, growth in KiB: "
-             + str({name: size // 1024 for name, size in growth.items()}))
+    measured(
+        f"{count} casts in {sent['seconds']:.1f} s, growth in KiB: "
+        + str({name: size // 1024 for name, size in growth.items()})
+    )
 
     assert sent["errors"] == []
     assert tally == {"received": count, "different": count, "repeated": 0}

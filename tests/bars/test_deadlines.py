@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: whatever the bus does or does not do, a caller is back at its deadline, with the reason."""
 
 from __future__ import annotations
@@ -83,14 +73,14 @@ def silent() -> Iterator[Fault]:
 
 @contextlib.contextmanager
 def never_opens() -> Iterator[Fault]:
-    with ScriptedPeer(auto=True) as peer:
+    with ScriptedPeer(auto=True, product="qpid-cpp") as peer:
         peer.override(times=None).expect_open()
         yield Fault(peer.host, "waiting for SASL and AMQP Open", peer.port)
 
 
 @contextlib.contextmanager
 def never_attaches_replies() -> Iterator[Fault]:
-    with ScriptedPeer(auto=True) as peer:
+    with ScriptedPeer(auto=True, product="qpid-cpp") as peer:
         peer.override(times=None).expect_attach(dynamic=True)
         peer.override(times=None).expect_detach()
         yield Fault(peer.host, "waiting for the reply link", peer.port)
@@ -98,19 +88,27 @@ def never_attaches_replies() -> Iterator[Fault]:
 
 @contextlib.contextmanager
 def never_grants_credit() -> Iterator[Fault]:
-    with ScriptedPeer(auto=True, credit=0) as peer:
+    with ScriptedPeer(auto=True, product="qpid-cpp", credit=0) as peer:
         yield Fault(peer.host, "timed out waiting for credit", peer.port, attached=True)
 
 
 @contextlib.contextmanager
 def never_settles() -> Iterator[Fault]:
-    with ScriptedPeer(auto=True) as peer:
+    with ScriptedPeer(auto=True, product="qpid-cpp") as peer:
         peer.override(times=None).expect_transfer().hold()
         yield Fault(peer.host, "timed out waiting for acknowledgement", peer.port, attached=True)
 
 
-FAULTS = [unknown_name, hanging_resolver, closed, silent, never_opens, never_attaches_replies,
-          never_grants_credit, never_settles]
+FAULTS = [
+    unknown_name,
+    hanging_resolver,
+    closed,
+    silent,
+    never_opens,
+    never_attaches_replies,
+    never_grants_credit,
+    never_settles,
+]
 
 
 @pytest.fixture(params=FAULTS, ids=lambda fault: fault.__name__)
@@ -133,11 +131,13 @@ def in_threads(*works: Callable[[], object]) -> list[Outcome]:
 
 
 def test_a_call_ends_with_messaging_timeout_at_its_deadline(
-        fault: Fault, transports: Transports) -> None:
+    fault: Fault, transports: Transports
+) -> None:
     client = transports.client(fault.url)
     short, long = in_threads(
         lambda: client.prepare(timeout=0.3).call({}, "echo", text="short"),
-        lambda: client.prepare(timeout=3).call({}, "echo", text="long"))
+        lambda: client.prepare(timeout=3).call({}, "echo", text="long"),
+    )
     for one, limit in ((short, 0.3), (long, 3)):
         assert isinstance(one.error, om.MessagingTimeout)
         assert limit <= one.seconds <= limit + 0.5
@@ -146,20 +146,24 @@ def test_a_call_ends_with_messaging_timeout_at_its_deadline(
 
 
 def test_casts_and_fanouts_end_with_delivery_failure_at_the_default_timeout(
-        fault: Fault, transports: Transports) -> None:
+    fault: Fault, transports: Transports
+) -> None:
     client = transports.client(fault.url, default_send_timeout=0.3)
     cast, fanout = in_threads(
         lambda: client.cast({}, "echo", text="cast"),
-        lambda: client.prepare(fanout=True).cast({}, "echo", text="fanout"))
+        lambda: client.prepare(fanout=True).cast({}, "echo", text="fanout"),
+    )
     for one, prefix, suffix in ((cast, "unicast", ""), (fanout, "broadcast", ".all")):
         assert isinstance(one.error, om.MessageDeliveryFailure)
         assert 0.3 <= one.seconds <= 0.8
-        assert_names_all(one.text, fault,
-                         f"{prefix}.openstack.bars{suffix}" if fault.attached else TOPIC)
+        assert_names_all(
+            one.text, fault, f"{prefix}.openstack.bars{suffix}" if fault.attached else TOPIC
+        )
 
 
 def test_a_notification_ends_with_delivery_failure_at_the_default_timeout(
-        fault: Fault, transports: Transports, caplog: pytest.LogCaptureFixture) -> None:
+    fault: Fault, transports: Transports, caplog: pytest.LogCaptureFixture
+) -> None:
     transport = transports.notification(fault.url, default_notify_timeout=0.3)
     notifier = om.Notifier(transport, "publisher", driver="messaging", topics=["events"])
     with caplog.at_level(logging.ERROR, "oslo_messaging.notify"):
@@ -169,12 +173,14 @@ def test_a_notification_ends_with_delivery_failure_at_the_default_timeout(
     errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
     assert len(errors) == 1
     assert isinstance(errors[0], om.MessageDeliveryFailure)
-    assert_names_all(str(errors[0]), fault,
-                     "unicast.openstack.events.info" if fault.attached else "events.info")
+    assert_names_all(
+        str(errors[0]), fault, "unicast.openstack.events.info" if fault.attached else "events.info"
+    )
 
 
 def test_without_retries_a_cast_fails_as_soon_as_no_host_can_be_reached(
-        transports: Transports) -> None:
+    transports: Transports,
+) -> None:
     with closed() as one, closed() as other:
         url = f"amqp://127.0.0.1:{one.port},127.0.0.1:{other.port}"
         client = transports.client(url, retry=0)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Bar: flow control.  RabbitMQ echoes, tells its backlog and has single active consumers."""
 
@@ -55,7 +45,8 @@ def test_a_pause_is_confirmed_and_the_backlog_is_told(app: App) -> None:
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_listener_that_stops_hands_over_in_order(
-        app: App, kind: str, measured: Callable[[str], None]) -> None:
+    app: App, kind: str, measured: Callable[[str], None]
+) -> None:
     """Three listeners wait for their turn; nothing is lost, doubled or out of order."""
     app.set(notification_single_active_consumer=True, notification_queue_type=kind)
     total, turns, topic = 1200, 3, f"single-{kind}"
@@ -75,8 +66,13 @@ def test_a_listener_that_stops_hands_over_in_order(
 
     send(0, total // 2)  # so that as many as the credit allows are on their way
     for turn in range(turns):
-        listeners.append(app.notification_transport()._driver.listen_for_notifications(
-            [(oslo_messaging.Target(topic=topic), "info")], None, 1, None).listener)
+        listeners.append(
+            app.notification_transport()
+            ._driver.listen_for_notifications(
+                [(oslo_messaging.Target(topic=topic), "info")], None, 1, None
+            )
+            .listener
+        )
         threads.append(threading.Thread(target=work, args=(turn, listeners[-1])))
         threads[-1].start()
     with concurrent.futures.ThreadPoolExecutor(1) as sender:
@@ -98,8 +94,11 @@ def test_a_listener_that_stops_hands_over_in_order(
 
 def _suspended(node: Any, queue: str, action: str) -> None:
     """Stops a queue's process as an overload would, or has it go on."""
-    node.ctl("eval", f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, '
-                     f'<<"{queue}">>)), sys:{action}(amqqueue:get_pid(Q)).')
+    node.ctl(
+        "eval",
+        f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, '
+        f'<<"{queue}">>)), sys:{action}(amqqueue:get_pid(Q)).',
+    )
 
 
 def _rate(app: App, transport: Any, count: int) -> float:
@@ -110,8 +109,9 @@ def _rate(app: App, transport: Any, count: int) -> float:
     return count / (time.monotonic() - begun)
 
 
-def _compare(app: App, block: Callable[[], None], release: Callable[[], None], senders: int,
-             count: int) -> list[float]:
+def _compare(
+    app: App, block: Callable[[], None], release: Callable[[], None], senders: int, count: int
+) -> list[float]:
     """The rate to one target while another is full, as a part of what it is else; in turns."""
     transport = app.notification_transport()
     app.notify("made", topic="full", transport=transport)
@@ -121,8 +121,10 @@ def _compare(app: App, block: Callable[[], None], release: Callable[[], None], s
         free = _rate(app, transport, count)
         block()
         _rate(app, transport, 1)  # until the driver knows
-        waiting = [app.later(app.notify, number, topic="full", transport=transport)
-                   for number in range(senders)]
+        waiting = [
+            app.later(app.notify, number, topic="full", transport=transport)
+            for number in range(senders)
+        ]
         _rate(app, transport, 20)  # until all wait
         ratios.append(_rate(app, transport, count) / free)
         assert not any(future.done() for future in waiting)
@@ -132,42 +134,55 @@ def _compare(app: App, block: Callable[[], None], release: Callable[[], None], s
     return ratios
 
 
-def _assert_unharmed(ratios: list[float], long_form: bool,
-                     measured: Callable[[str], None]) -> None:
+def _assert_unharmed(ratios: list[float], long_form: bool, measured: Callable[[str], None]) -> None:
     """At least 90 %: by the median; where others use the machine too, by the best turn."""
     middle = statistics.median(ratios)
-    measured(f"rate to the other target: {middle:.0%} (median of {len(ratios)}), "
-             f"best {max(ratios):.0%}, worst {min(ratios):.0%}")
+    measured(
+        f"rate to the other target: {middle:.0%} (median of {len(ratios)}), "
+        f"best {max(ratios):.0%}, worst {min(ratios):.0%}"
+    )
     assert (middle if long_form else max(ratios)) >= 0.9
 
 
 def test_a_full_target_slows_only_its_own_senders_on_the_embedded_broker(
-        long_form: bool, measured: Callable[[str], None]) -> None:
+    long_form: bool, measured: Callable[[str], None]
+) -> None:
     address = "unicast.openstack.full.info"
     with Bus("broker") as bus, App(bus.address, default_notify_timeout=60) as app:
         app.listener(Events(), topic="free")
-        ratios = _compare(app, lambda: bus.pause_credit(address),
-                          lambda: bus.resume_credit(address), 32, 3000 if long_form else 300)
+        ratios = _compare(
+            app,
+            lambda: bus.pause_credit(address),
+            lambda: bus.resume_credit(address),
+            32,
+            3000 if long_form else 300,
+        )
     _assert_unharmed(ratios, long_form, measured)
 
 
 @pytest.mark.rabbitmq
 def test_a_full_target_slows_only_its_own_senders_on_rabbitmq(
-        rabbitmq: Any, long_form: bool, measured: Callable[[str], None]) -> None:
+    rabbitmq: Any, long_form: bool, measured: Callable[[str], None]
+) -> None:
     """200 messages wait: more than the 170 that RabbitMQ takes unconfirmed on a link."""
     name = "openstack:notify:openstack:full.info"
     with App(rabbitmq.url(), default_notify_timeout=60) as app:
         app._pool = concurrent.futures.ThreadPoolExecutor(200)
         app.listener(Events(), topic="free")
-        ratios = _compare(app, lambda: _suspended(rabbitmq, name, "suspend"),
-                          lambda: _suspended(rabbitmq, name, "resume"), 200,
-                          2000 if long_form else 400)
+        ratios = _compare(
+            app,
+            lambda: _suspended(rabbitmq, name, "suspend"),
+            lambda: _suspended(rabbitmq, name, "resume"),
+            200,
+            2000 if long_form else 400,
+        )
     _assert_unharmed(ratios, long_form, measured)
 
 
 @pytest.mark.rabbitmq
 def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
-        rabbitmq: Any, caplog: pytest.LogCaptureFixture) -> None:
+    rabbitmq: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """It closes the window of the session: what waits was not sent, and is told apart."""
     caplog.set_level(logging.INFO, "amqp1_driver")
     with App(rabbitmq.url(), blocked_warning_interval=0.3) as app:
@@ -181,8 +196,9 @@ def test_an_alarm_of_rabbitmq_holds_back_what_is_sent_and_nothing_else(
         rabbitmq.ctl("set_vm_memory_high_watermark", "0.0000001")
         try:
             app.set(default_notify_timeout=1.0)
-            with pytest.raises(oslo_messaging.MessageDeliveryFailure,
-                               match="its queue to be declared"):
+            with pytest.raises(
+                oslo_messaging.MessageDeliveryFailure, match="its queue to be declared"
+            ):
                 app.notify("never", topic="alarm", transport=app.notification_transport())
             with Logged("closed its session's window") as told:
                 late = app.later(app.notify, "late", topic="alarm", transport=transport)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: the idle time-out (2.4.5) is honoured in both directions, and is on by default."""
 
 from __future__ import annotations
@@ -35,11 +25,14 @@ def offered(peer: ScriptedPeer) -> int | None:
     return value
 
 
-@pytest.mark.parametrize(("settings", "milliseconds"), [
-    ({}, 30_000), ({"idle_timeout": 5.0}, 2500), ({"idle_timeout": 0}, None)],
-    ids=["default", "5 s", "off"])
+@pytest.mark.parametrize(
+    ("settings", "milliseconds"),
+    [({}, 30_000), ({"idle_timeout": 5.0}, 2500), ({"idle_timeout": 0}, None)],
+    ids=["default", "5 s", "off"],
+)
 def test_half_of_the_time_is_told_to_the_peer(
-        settings: dict[str, float], milliseconds: int | None, transports: Transports) -> None:
+    settings: dict[str, float], milliseconds: int | None, transports: Transports
+) -> None:
     """2.7.1: peers should tell half of their actual threshold."""
     with ScriptedPeer(auto=True) as peer:
         cast(transports, peer, **settings)
@@ -47,7 +40,8 @@ def test_half_of_the_time_is_told_to_the_peer(
 
 
 def test_a_peer_that_falls_silent_is_given_up_and_tried_anew(
-        transports: Transports, caplog: pytest.LogCaptureFixture) -> None:
+    transports: Transports, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "amqp1_driver")
     with ScriptedPeer(auto=True, heartbeats=False) as peer:
         cast(transports, peer, idle_timeout=1)
@@ -67,14 +61,15 @@ def test_a_connection_on_which_only_empty_frames_run_stays(transports: Transport
         assert len(peer.frames(p.Open)) == 1
 
 
-def test_the_peer_hears_of_the_driver_within_its_own_idle_timeout(
-        transports: Transports) -> None:
+def test_the_peer_hears_of_the_driver_within_its_own_idle_timeout(transports: Transports) -> None:
     heard: list[float] = []
     with ScriptedPeer(auto=True, idle_time_out=600) as peer:
         peer.override(times=None).expect_transfer().call(
-            lambda event: heard.append(time.monotonic())).accept()
+            lambda event: heard.append(time.monotonic())
+        ).accept()
         peer.override(times=None).expect_heartbeat().call(
-            lambda event: heard.append(time.monotonic()))
+            lambda event: heard.append(time.monotonic())
+        )
         cast(transports, peer, idle_timeout=0)
         peer.wait_frames(None, 5, 5)
     gaps = [after - before for before, after in itertools.pairwise(heard)]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: a process that has used its transport may fork; each process has replies of its own."""
 
 from __future__ import annotations
@@ -22,7 +12,8 @@ CHILDREN = 4
 
 
 def test_forked_workers_have_reply_addresses_of_their_own_and_get_no_others_replies(
-        bus: Any, worker: Callable[[str], Worker], long_form: bool) -> None:
+    bus: Any, worker: Callable[[str], Worker], long_form: bool
+) -> None:
     server, client = worker("server"), worker("client")
     for one in (server, client):
         one.do("open", url=bus.url(), topic="forks", options={})
@@ -33,8 +24,15 @@ def test_forked_workers_have_reply_addresses_of_their_own_and_get_no_others_repl
     addresses = [process["address"] for process in seen.values()]
     assert None not in addresses
     assert len(set(addresses)) == CHILDREN + 1
-    phases = [*seen.values(), *(part for process in seen.values() for name in ("before", "after")
-                                if (part := process.get(name)))]
+    phases = [
+        *seen.values(),
+        *(
+            part
+            for process in seen.values()
+            for name in ("before", "after")
+            if (part := process.get(name))
+        ),
+    ]
     assert [part["errors"] for part in phases] == [[]] * (CHILDREN + 3)
     assert [part["wrong"] for part in phases] == [[]] * (CHILDREN + 3)
     assert [process["status"] for process in seen.values() if "status" in process] == [0] * CHILDREN

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: the bus is killed and started again 20 times in traffic. No caller outlives its deadline,
 nothing is left over, subscriptions come back by themselves, nothing acknowledged is lost.
 """
@@ -52,8 +42,9 @@ class Run:
     :param client_url: where the client goes by another way
     """
 
-    def __init__(self, start: Start, url: str, client_url: str | None = None,
-                 **options: float) -> None:
+    def __init__(
+        self, start: Start, url: str, client_url: str | None = None, **options: float
+    ) -> None:
         self.server, self.client = start("server"), start("client")
         self.disturbed: list[tuple[float, float]] = []
         self.recovery: list[float] = []
@@ -89,8 +80,9 @@ class Run:
 
     def lost(self, result: dict[str, Any], kind: str) -> list[str]:
         """What was acknowledged but not received."""
-        missing: list[str] = self.server.do("lacks", kind=kind, timeout=10,
-                                            keys=result["acknowledged"][kind])
+        missing: list[str] = self.server.do(
+            "lacks", kind=kind, timeout=10, keys=result["acknowledged"][kind]
+        )
         return missing
 
     def close(self) -> None:
@@ -100,11 +92,13 @@ class Run:
 
     def summary(self, result: dict[str, Any]) -> str:
         counts = {kind: len(keys) for kind, keys in result["acknowledged"].items()}
-        return (f"{len(self.disturbed)} times, slowest recovery {max(self.recovery):.1f} s "
-                f"(with {STEADY} of each kind), "
-                f"overrun {result['overrun']:.3f} s (machine's lateness "
-                f"{result['lateness']:.3f} s), acknowledged {counts}, "
-                f"failed {result['failed']}")
+        return (
+            f"{len(self.disturbed)} times, slowest recovery {max(self.recovery):.1f} s "
+            f"(with {STEADY} of each kind), "
+            f"overrun {result['overrun']:.3f} s (machine's lateness "
+            f"{result['lateness']:.3f} s), acknowledged {counts}, "
+            f"failed {result['failed']}"
+        )
 
 
 def times(long_form: bool) -> int:
@@ -113,7 +107,8 @@ def times(long_form: bool) -> int:
 
 @pytest.mark.parametrize("mode", ["router", "broker"])
 def test_an_embedded_bus_that_is_killed_and_started_again(
-        mode: str, worker: Start, long_form: bool, measured: Callable[[str], None]) -> None:
+    mode: str, worker: Start, long_form: bool, measured: Callable[[str], None]
+) -> None:
     with BusProcess(mode, port=lasting_port()) as bus:
         run = Run(worker, bus.url())
         for _ in range(times(long_form)):
@@ -130,7 +125,8 @@ def test_an_embedded_bus_that_is_killed_and_started_again(
 
 
 def test_two_routers_killed_in_turn_with_failover(
-        worker: Start, long_form: bool, measured: Callable[[str], None]) -> None:
+    worker: Start, long_form: bool, measured: Callable[[str], None]
+) -> None:
     ports = lasting_port(), lasting_port()
     with BusProcess("router", port=ports[0]) as one, BusProcess("router", port=ports[1]) as two:
         run = Run(worker, f"amqp://127.0.0.1:{one.port},127.0.0.1:{two.port}")
@@ -154,8 +150,9 @@ def behind_proxy(mode: str) -> Iterator[FaultProxy]:
 
 
 @pytest.mark.parametrize("mode", ["router", "broker"])
-def test_connections_that_are_cut(mode: str, worker: Start, long_form: bool,
-                                  measured: Callable[[str], None]) -> None:
+def test_connections_that_are_cut(
+    mode: str, worker: Start, long_form: bool, measured: Callable[[str], None]
+) -> None:
     with behind_proxy(mode) as proxy:
         run = Run(worker, f"amqp://127.0.0.1:{proxy.port}")
         for _ in range(times(long_form)):
@@ -171,13 +168,16 @@ def test_connections_that_are_cut(mode: str, worker: Start, long_form: bool,
 
 def legally_repeated(receipts: list[float], kills: list[tuple[float, float]]) -> bool:
     """Settling the first one was cut off by a kill: so the bus had to deliver it again."""
-    return all(any(begin - 0.5 <= first <= end and begin <= second for begin, end in kills)
-               for first, second in itertools.pairwise(receipts))
+    return all(
+        any(begin - 0.5 <= first <= end and begin <= second for begin, end in kills)
+        for first, second in itertools.pairwise(receipts)
+    )
 
 
 @pytest.mark.rabbitmq
 def test_rabbitmq_that_is_killed_and_started_again(
-        rabbitmq: Any, worker: Start, long_form: bool, measured: Callable[[str], None]) -> None:
+    rabbitmq: Any, worker: Start, long_form: bool, measured: Callable[[str], None]
+) -> None:
     def restart() -> None:
         rabbitmq.kill()
         rabbitmq.start()
@@ -192,7 +192,11 @@ def test_rabbitmq_that_is_killed_and_started_again(
         assert run.lost(result, kind) == []
     again = run.server.do("repeated")
     measured(f"received again: { {kind: len(keys) for kind, keys in again.items()} }")
-    illegal = {key: receipts for keys in again.values() for key, receipts in keys.items()
-               if not legally_repeated(receipts, run.disturbed)}
+    illegal = {
+        key: receipts
+        for keys in again.values()
+        for key, receipts in keys.items()
+        if not legally_repeated(receipts, run.disturbed)
+    }
     assert illegal == {}
     run.close()

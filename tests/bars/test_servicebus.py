@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Azure Service Bus: oslo.messaging over the embedded one, which checks every token.
@@ -47,9 +37,12 @@ REPLY = "openstack--reply"
 
 def namespace(**changes: Any) -> Namespace:
     fields: dict[str, Any] = {
-        "queues": (ANY, ONE), "session_queues": (REPLY,),
+        "queues": (ANY, ONE),
+        "session_queues": (REPLY,),
         "topics": {ALL: ("s1",), NOTES: ("default", "audit")},
-        "rules": {"rule": KEY}, "jwt_secret": SECRET}
+        "rules": {"rule": KEY},
+        "jwt_secret": SECRET,
+    }
     return Namespace(**{**fields, **changes})
 
 
@@ -65,12 +58,23 @@ class Cloud:
         self._ends: list[Callable[[], object]] = []
 
     def start(self, port: int = 0, **changes: Any) -> None:
-        self.bus = Bus("servicebus", port=port, tls_cert=self.cert, websocket_port=0,
-                       namespace=namespace(**changes))
+        self.bus = Bus(
+            "servicebus",
+            port=port,
+            tls_cert=self.cert,
+            websocket_port=0,
+            namespace=namespace(**changes),
+        )
         self.bus.start()
 
-    def transport(self, *, websocket: bool = False, user: str = f"rule:{KEY}@",
-                  notify: bool = False, **options: Any) -> Any:
+    def transport(
+        self,
+        *,
+        websocket: bool = False,
+        user: str = f"rule:{KEY}@",
+        notify: bool = False,
+        **options: Any,
+    ) -> Any:
         assert self.bus is not None
         port = self.bus.websocket_port if websocket else self.bus.port
         options = {"addressing_mode": "servicebus", "ssl_ca_file": self.ca, **options}
@@ -79,16 +83,22 @@ class Cloud:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         conf = cfg.ConfigOpts()
         conf([])
-        make = (oslo_messaging.get_notification_transport if notify
-                else oslo_messaging.get_rpc_transport)
+        make = (
+            oslo_messaging.get_notification_transport
+            if notify
+            else oslo_messaging.get_rpc_transport
+        )
         transport = make(conf, f"amqp://{user}localhost:{port}/?{query}")
         self._ends.append(transport.cleanup)
         return transport
 
     def serve(self, transport: Any, endpoint: Any, threads: int = 64) -> None:
         server = oslo_messaging.get_rpc_server(
-            transport, oslo_messaging.Target(topic="t", server="s1"), [endpoint],
-            executor="threading")
+            transport,
+            oslo_messaging.Target(topic="t", server="s1"),
+            [endpoint],
+            executor="threading",
+        )
         transport.conf.set_override("executor_thread_pool_size", threads)
         server.start()
         self._ends.insert(0, server.wait)
@@ -96,7 +106,8 @@ class Cloud:
 
     def client(self, transport: Any = None, timeout: float = PATIENCE) -> Any:
         return oslo_messaging.get_rpc_client(
-            transport or self.transport(), oslo_messaging.Target(topic="t"), timeout=timeout)
+            transport or self.transport(), oslo_messaging.Target(topic="t"), timeout=timeout
+        )
 
     def close(self) -> None:
         for end in self._ends:
@@ -158,12 +169,17 @@ def test_notifications_and_pools(cloud: Cloud) -> None:
     for pool in (None, "audit"):
         endpoint = Endpoint()
         listener = oslo_messaging.get_notification_listener(
-            cloud.transport(notify=True), [oslo_messaging.Target(topic="n")], [endpoint],
-            executor="threading", pool=pool)
+            cloud.transport(notify=True),
+            [oslo_messaging.Target(topic="n")],
+            [endpoint],
+            executor="threading",
+            pool=pool,
+        )
         listener.start()
         listeners.append((listener, endpoint))
-    notifier = oslo_messaging.Notifier(cloud.transport(notify=True), "me", driver="messagingv2",
-                                       topics=["n"])
+    notifier = oslo_messaging.Notifier(
+        cloud.transport(notify=True), "me", driver="messagingv2", topics=["n"]
+    )
     for number in range(5):
         notifier.info({}, "event", number)
     for listener, endpoint in listeners:
@@ -182,11 +198,16 @@ def test_what_is_requeued_again_and_again_ends_as_a_dead_letter(cloud: Cloud) ->
             return oslo_messaging.NotificationResult.REQUEUE
 
     listener = oslo_messaging.get_notification_listener(
-        cloud.transport(notify=True), [oslo_messaging.Target(topic="n")], [Never()],
-        executor="threading", allow_requeue=True)
+        cloud.transport(notify=True),
+        [oslo_messaging.Target(topic="n")],
+        [Never()],
+        executor="threading",
+        allow_requeue=True,
+    )
     listener.start()
-    notifier = oslo_messaging.Notifier(cloud.transport(notify=True), "me", driver="messagingv2",
-                                       topics=["n"])
+    notifier = oslo_messaging.Notifier(
+        cloud.transport(notify=True), "me", driver="messagingv2", topics=["n"]
+    )
     notifier.info({}, "event", "poison")
     assert [tried.get(timeout=PATIENCE) for _ in range(3)] == ["poison"] * 3
     assert cloud.bus is not None
@@ -226,8 +247,11 @@ def make_token(resource: str) -> tuple[str, str, float]:
     def part(value: Any) -> bytes:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")
 
-    signed = part({"alg": "HS256", "typ": "JWT"}) + b"." + part(
-        {"aud": "https://servicebus.azure.net", "exp": expires})
+    signed = (
+        part({"alg": "HS256", "typ": "JWT"})
+        + b"."
+        + part({"aud": "https://servicebus.azure.net", "exp": expires})
+    )
     digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()
     signature = base64.urlsafe_b64encode(digest).rstrip(b"=")
     return (signed + b"." + signature).decode(), "jwt", expires
@@ -243,7 +267,8 @@ def test_tokens_of_a_provider(cloud: Cloud) -> None:
     client = cloud.client(cloud.transport(user="", token_provider=PROVIDER))
     assert client.call({}, "add", one=1, two=2) == 3
     assert {entry.split()[1] for entry in asked} == {
-        f"sb://localhost/{name}" for name in (ANY, ONE, REPLY, f"{ALL}/Subscriptions/s1")}
+        f"sb://localhost/{name}" for name in (ANY, ONE, REPLY, f"{ALL}/Subscriptions/s1")
+    }
     assert not any(entry.startswith("amqp1-io") for entry in asked)
 
 
@@ -337,8 +362,10 @@ def test_a_proxy_that_refuses(cloud: Cloud, proxy: Proxy) -> None:
     cloud.start()
     port = proxy.server_address[1]
     client = cloud.client(cloud.transport(proxy=f"http://127.0.0.1:{port}"), timeout=1.0)
-    with pytest.raises(oslo_messaging.MessagingTimeout,
-                       match=f"proxy 127.0.0.1:{port} refuses: HTTP 407 Proxy Authentication"):
+    with pytest.raises(
+        oslo_messaging.MessagingTimeout,
+        match=f"proxy 127.0.0.1:{port} refuses: HTTP 407 Proxy Authentication",
+    ):
         client.call({}, "add", one=1, two=2)
 
 
@@ -397,8 +424,11 @@ def test_a_wrong_key_is_refused_within_two_seconds_with_the_reason(
 def test_a_listener_with_a_wrong_key_is_told_within_two_seconds(cloud: Cloud) -> None:
     cloud.start()
     server = oslo_messaging.get_rpc_server(
-        wrong(cloud), oslo_messaging.Target(topic="t", server="s1"), [Endpoint()],
-        executor="threading")
+        wrong(cloud),
+        oslo_messaging.Target(topic="t", server="s1"),
+        [Endpoint()],
+        executor="threading",
+    )
     before = time.monotonic()
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="refused with status 401"):
         server.start()
@@ -408,8 +438,10 @@ def test_a_listener_with_a_wrong_key_is_told_within_two_seconds(cloud: Cloud) ->
 def test_a_wrong_key_with_plain(cloud: Cloud) -> None:
     cloud.start()
     client = cloud.client(wrong(cloud, sasl_mechanisms="PLAIN"), timeout=1.5)
-    with pytest.raises((oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout),
-                       match="authentication failed"):
+    with pytest.raises(
+        (oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout),
+        match="authentication failed",
+    ):
         client.call({}, "add", one=1, two=2)
 
 
@@ -418,8 +450,10 @@ def test_a_wrong_key_with_plain(cloud: Cloud) -> None:
 
 def test_a_sender_names_the_missing_entity(cloud: Cloud) -> None:
     cloud.start(queues=())
-    with pytest.raises(oslo_messaging.MessageDeliveryFailure,
-                       match=f"entities are missing on Azure Service Bus: queue {ANY} "):
+    with pytest.raises(
+        oslo_messaging.MessageDeliveryFailure,
+        match=f"entities are missing on Azure Service Bus: queue {ANY} ",
+    ):
         cloud.client().cast({}, "note", text="x")
 
 
@@ -427,19 +461,26 @@ def test_a_call_names_all_that_it_needs(cloud: Cloud) -> None:
     cloud.start(session_queues=())
     with pytest.raises(oslo_messaging.MessageDeliveryFailure) as caught:
         cloud.client().call({}, "add", one=1, two=2)
-    assert (f"entities are missing on Azure Service Bus: queue {REPLY} (with sessions) "
-            f"(also needed: queue {ANY})") in str(caught.value)
+    assert (
+        f"entities are missing on Azure Service Bus: queue {REPLY} (with sessions) "
+        f"(also needed: queue {ANY})"
+    ) in str(caught.value)
 
 
 def test_a_listener_names_all_missing_entities(cloud: Cloud) -> None:
     cloud.start(queues=(), topics={})
     server = oslo_messaging.get_rpc_server(
-        cloud.transport(), oslo_messaging.Target(topic="t", server="s1"), [Endpoint()],
-        executor="threading")
+        cloud.transport(),
+        oslo_messaging.Target(topic="t", server="s1"),
+        [Endpoint()],
+        executor="threading",
+    )
     with pytest.raises(oslo_messaging.MessageDeliveryFailure) as caught:
         server.start()
-    assert (f"entities are missing on Azure Service Bus: queue {ONE}, queue {ANY}, "
-            f"subscription {ALL}/Subscriptions/s1") in str(caught.value)
+    assert (
+        f"entities are missing on Azure Service Bus: queue {ONE}, queue {ANY}, "
+        f"subscription {ALL}/Subscriptions/s1"
+    ) in str(caught.value)
 
 
 # -- locks --------------------------------------------------------------------------------------

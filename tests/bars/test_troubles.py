@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: a host that can't be used is named with the cause, within the timeout; the next is tried.
 
 No password is ever shown.
@@ -32,8 +22,9 @@ TIMEOUT = 0.6
 
 
 @pytest.fixture(autouse=True)
-def no_secrets(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
-               transports: Transports) -> Iterator[None]:
+def no_secrets(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], transports: Transports
+) -> Iterator[None]:
     caplog.set_level(logging.DEBUG)
     yield
     transports.cleanup()
@@ -51,13 +42,21 @@ def call(client: Any) -> Outcome:
     return outcome(lambda: client.call({}, "echo", text="hello"))
 
 
-def assert_refused(transports: Transports, url: str, settings: dict[str, Any], host: str,
-                   cause: str, timeout: float = TIMEOUT) -> None:
+def assert_refused(
+    transports: Transports,
+    url: str,
+    settings: dict[str, Any],
+    host: str,
+    cause: str,
+    timeout: float = TIMEOUT,
+) -> None:
     once = transports.client(url, timeout=10, retry=0, **settings)
     patient = transports.client(url, timeout=timeout, **settings)
     with ThreadPoolExecutor(2) as pool:
-        at_once, at_timeout = (future.result(20) for future in
-                               [pool.submit(call, client) for client in (once, patient)])
+        at_once, at_timeout = (
+            future.result(20)
+            for future in [pool.submit(call, client) for client in (once, patient)]
+        )
     assert isinstance(at_timeout.error, om.MessagingTimeout)
     assert timeout <= at_timeout.seconds <= timeout + 0.5
     assert isinstance(at_once.error, om.MessageDeliveryFailure)
@@ -71,15 +70,22 @@ def assert_refused(transports: Transports, url: str, settings: dict[str, Any], h
 
 
 def each(troubles: list[Any]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("trouble", troubles, indirect=True,
-                                   ids=[trouble.__name__ for trouble in troubles])
+    return pytest.mark.parametrize(
+        "trouble", troubles, indirect=True, ids=[trouble.__name__ for trouble in troubles]
+    )
 
 
 @each(OF_HOSTS + OF_SETTINGS)
 def test_the_error_names_host_and_cause_within_the_timeout(
-        trouble: Trouble, transports: Transports) -> None:
-    assert_refused(transports, f"amqp://{trouble.host}", trouble.settings,
-                   f"{trouble.name}:{trouble.port}", trouble.cause)
+    trouble: Trouble, transports: Transports
+) -> None:
+    assert_refused(
+        transports,
+        f"amqp://{trouble.host}",
+        trouble.settings,
+        f"{trouble.name}:{trouble.port}",
+        trouble.cause,
+    )
 
 
 @each(OF_HOSTS)
@@ -87,8 +93,9 @@ def test_the_next_host_is_tried(trouble: Trouble, transports: Transports) -> Non
     with trouble.good() as bus:
         good = bus.url(host=trouble.good_name).partition("://")[2]
         transports.serve(f"amqp://{good}", **trouble.settings)
-        client = transports.client(f"amqp://{trouble.host},{good}", timeout=3,
-                                   host_selection="ordered", **trouble.settings)
+        client = transports.client(
+            f"amqp://{trouble.host},{good}", timeout=3, host_selection="ordered", **trouble.settings
+        )
         first = call(client)
         assert (first.error, first.value) == (None, "hello")
         assert first.seconds <= 1
@@ -97,5 +104,11 @@ def test_the_next_host_is_tried(trouble: Trouble, transports: Transports) -> Non
 @pytest.mark.rabbitmq
 def test_a_wrong_password_on_rabbitmq(rabbitmq: Any, transports: Transports) -> None:
     # it thinks for 3 s about a wrong password
-    assert_refused(transports, rabbitmq.url(WRONG), {}, f"127.0.0.1:{rabbitmq.port}",
-                   "authentication failed", timeout=4)
+    assert_refused(
+        transports,
+        rabbitmq.url(WRONG),
+        {},
+        f"127.0.0.1:{rabbitmq.port}",
+        "authentication failed",
+        timeout=4,
+    )

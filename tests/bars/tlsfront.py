@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """A TLS server in front of a peer that speaks none; takes down what clients showed it."""
 
 from __future__ import annotations
@@ -34,8 +24,14 @@ class TlsFront:
     :param maximum: highest TLS version it speaks
     """
 
-    def __init__(self, port: int, certificate: Certificate, *, client_ca: str | None = None,
-                 maximum: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED) -> None:
+    def __init__(
+        self,
+        port: int,
+        certificate: Certificate,
+        *,
+        client_ca: str | None = None,
+        maximum: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
+    ) -> None:
         self.server_names: list[str | None] = []
         self.versions: list[str | None] = []
         self.clients: list[Any] = []
@@ -115,6 +111,10 @@ class TlsFront:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.stop()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Steady traffic of all kinds from a few threads, which notes how each message ended."""
 
 from __future__ import annotations
@@ -27,7 +17,7 @@ import oslo_messaging as om
 PAUSE = 0.004
 
 
-class _NotifierErrors(logging.Handler):
+class NotifierErrors(logging.Handler):
     """oslo.messaging's notifier logs what a driver raises, in the calling thread, and goes on."""
 
     def __init__(self) -> None:
@@ -38,6 +28,9 @@ class _NotifierErrors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info is not None:
             self._local.error = record.exc_info[1]
+
+    def remove(self) -> None:
+        logging.getLogger("oslo_messaging.notify.messaging").removeHandler(self)
 
     def raise_last(self) -> None:
         error, self._local.error = getattr(self._local, "error", None), None
@@ -58,9 +51,8 @@ class Traffic:
         self._timeout = timeout
         self._client = om.get_rpc_client(rpc, om.Target(topic=topic), timeout=timeout)
         self._fanout = self._client.prepare(fanout=True)
-        self._notifier = om.Notifier(notifications, "publisher", driver="messaging",
-                                     topics=[topic])
-        self._errors = _NotifierErrors()
+        self._notifier = om.Notifier(notifications, "publisher", driver="messaging", topics=[topic])
+        self._errors = NotifierErrors()
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -71,10 +63,17 @@ class Traffic:
         self._overrun = 0.0
         self._strange: list[str] = []
         kinds: dict[str, Callable[[str], None]] = {
-            "call": self._call, "cast": self._cast, "fanout": self._fan, "notify": self._notify}
+            "call": self._call,
+            "cast": self._cast,
+            "fanout": self._fan,
+            "notify": self._notify,
+        }
         self._lateness = 0.0
-        self._threads = [threading.Thread(target=self._run, args=(kind, send), daemon=True)
-                         for kind, send in kinds.items() for _ in range(2)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind, send), daemon=True)
+            for kind, send in kinds.items()
+            for _ in range(2)
+        ]
         self._threads.append(threading.Thread(target=self._watch, daemon=True))
         for thread in self._threads:
             thread.start()
@@ -83,8 +82,11 @@ class Traffic:
         """Until so many messages of each kind, begun from now on, had success; kinds without."""
 
         def missing() -> list[str]:
-            return [kind for kind in ("call", "cast", "fanout", "notify")
-                    if self._successes[kind] < count]
+            return [
+                kind
+                for kind in ("call", "cast", "fanout", "notify")
+                if self._successes[kind] < count
+            ]
 
         with self._changed:
             self._successes.clear()
@@ -98,10 +100,15 @@ class Traffic:
         for thread in self._threads:
             thread.join(self._timeout + 5)
         hung = sum(thread.is_alive() for thread in self._threads)
-        logging.getLogger("oslo_messaging.notify.messaging").removeHandler(self._errors)
-        return {"acknowledged": self._acknowledged, "failed": self._failed, "hung": hung,
-                "overrun": self._overrun, "lateness": self._lateness,
-                "strange": self._strange[:5]}
+        self._errors.remove()
+        return {
+            "acknowledged": self._acknowledged,
+            "failed": self._failed,
+            "hung": hung,
+            "overrun": self._overrun,
+            "lateness": self._lateness,
+            "strange": self._strange[:5],
+        }
 
     def _run(self, kind: str, send: Callable[[str], None]) -> None:
         while not self._stop.wait(PAUSE):

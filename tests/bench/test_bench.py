@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``amqp1 bench`` on the embedded bus: it works and nothing is lost.
 
@@ -20,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -72,9 +63,17 @@ def test_nothing_is_lost_in_a_short_run(
 
 def test_drivers_and_peers_are_compared(tmp_path: Path) -> None:
     scenario = measured(
-        tmp_path, "--count", "60", "--clients", "2",
-        "--compare", "ours=amqp:?addressing_mode=dynamic", "proton:", "floor:", "tcp:",
-    )  # fmt: skip
+        tmp_path,
+        "--count",
+        "60",
+        "--clients",
+        "2",
+        "--compare",
+        "ours=amqp:?addressing_mode=dynamic",
+        "proton:",
+        "floor:",
+        "tcp:",
+    )
     assert [entry["label"] for entry in scenario["entries"]] == ["ours", "proton", "floor", "tcp"]
     for entry in scenario["entries"]:
         assert entry["median"]["sent"] == entry["median"]["received"] == 60
@@ -87,21 +86,33 @@ def test_at_a_rate_no_more_is_sent_than_is_due(tmp_path: Path) -> None:
     assert scenario["entries"][0]["median"]["sent"] == 25
 
 
-def test_a_bus_that_is_not_there_is_no_success(
+def test_a_bus_that_is_not_there_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", *SHORT, "--compare", "amqp://127.0.0.1:1/"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "amqp1 bench: amqp: nobody can be reached at 127.0.0.1:1 (Connection refused)\n",
+    )
+
+
+def test_a_bus_that_does_not_answer_is_no_success(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from amqp1_driver.bench import run
 
     monkeypatch.setattr(run.Limits.__init__, "__defaults__", (1.0, 30.0, 2.0, 300.0, 3.0))
-    assert cli.main(["bench", *SHORT, "--compare", "amqp://127.0.0.1:1/"]) == 1
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}/"
+        assert cli.main(["bench", *SHORT, "--compare", url]) == 1
     assert "amqp, round 1: not ready in 2 s: server-1" in capsys.readouterr().out
 
 
 def test_interrupted_it_leaves_nothing_behind() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _TELLS_CHILDREN, "bench", "--compare", "floor:", "--seconds", "60"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         worker = int(process.stdout.readline())
@@ -147,9 +158,17 @@ def test_with_a_count_there_is_no_end_by_time() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--threads", "0"], ["--size", "1G"], ["--op", "sing"], ["--rate", "-1"], ["--seconds", "x"],
-     ["--compare", "nonsense"], ["--compare", "amqp:@/nowhere/at/all"], ["--bus", "mail"]],
-)  # fmt: skip
+    [
+        ["--threads", "0"],
+        ["--size", "1G"],
+        ["--op", "sing"],
+        ["--rate", "-1"],
+        ["--seconds", "x"],
+        ["--compare", "nonsense"],
+        ["--compare", "amqp:@/nowhere/at/all"],
+        ["--bus", "mail"],
+    ],
+)
 def test_wrong_arguments_end_with_status_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,10 +180,15 @@ def test_wrong_arguments_end_with_status_2(
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--option", "nobody:a.b=1"], "no driver is called 'nobody'"),
-     (["--make-venv", "newer", "x"], "removed or rabbit"),
-     (["--compare", "amqp:", "r=rabbit:"], "r: the embedded bus has no AMQP 0.9.1; --bus rabbit")],
-)  # fmt: skip
+    [
+        (["--option", "nobody:a.b=1"], "no driver is called 'nobody'"),
+        (["--make-venv", "newer", "x"], "removed or rabbit"),
+        (
+            ["--compare", "amqp:", "r=rabbit:"],
+            "r: the embedded bus has no AMQP 0.9.1; --bus rabbit",
+        ),
+    ],
+)
 def test_arguments_that_do_not_fit_together(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,12 +198,18 @@ def test_arguments_that_do_not_fit_together(
 
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
-    [(["--plot", "x.notes"], 2, "--plot x.notes: the name has to end in one of"),
-     (["--plot", "no/such/folder.png"], 1, "there is no such folder"),
-     (["--json", "no/such/folder.json"], 1, "--json no/such/folder.json: there is no such folder"),
-     (["--rst", "x.rst"], 2, "--rst belongs to --profile"),
-     (["--profile", "x", "--plot", "x.png"], 2, "--profile has no --plot")],
-)  # fmt: skip
+    [
+        (["--plot", "x.notes"], 2, "--plot x.notes: the name has to end in one of"),
+        (["--plot", "no/such/folder.png"], 1, "there is no such folder"),
+        (
+            ["--json", "no/such/folder.json"],
+            1,
+            "--json no/such/folder.json: there is no such folder",
+        ),
+        (["--rst", "x.rst"], 2, "--rst belongs to --profile"),
+        (["--profile", "x", "--plot", "x.png"], 2, "--profile has no --plot"),
+    ],
+)
 def test_where_results_can_not_go_nothing_is_measured(
     arguments: list[str], status: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,11 +260,16 @@ def test_numbers_of_threads_become_lines_one_for_each_driver(tmp_path: Path) -> 
         return {"label": label, "url": "amqp:", "runs": runs, "median": summary(runs)}
 
     scenarios = [
-        {"title": f"call, {threads} threads, 100 B", "threads": threads,
-         "entries": [entry("A", [10.0 * threads, 30.0 * threads, 20.0 * threads]),
-                     entry("B", [7.0])]}
+        {
+            "title": f"call, {threads} threads, 100 B",
+            "threads": threads,
+            "entries": [
+                entry("A", [10.0 * threads, 30.0 * threads, 20.0 * threads]),
+                entry("B", [7.0]),
+            ],
+        }
         for threads in (2, 8)
-    ]  # fmt: skip
+    ]
     grid = figure.Figure().subplots(4, 1)
     plot._lines(grid, scenarios)
     first, second = grid[0].get_lines()
@@ -242,8 +277,10 @@ def test_numbers_of_threads_become_lines_one_for_each_driver(tmp_path: Path) -> 
     assert list(second.get_ydata()) == [7.0, 7.0]
     lowest, highest = grid[0].collections[0].get_datalim(grid[0].transData).get_points()[:, 1]
     assert (lowest, highest) == (20.0, 240.0)
-    plot.draw({"scenarios": scenarios, "rounds": 3, "bus": None, "when": "2026-01-01T"},
-              str(tmp_path / "x.svg"))  # fmt: skip
+    plot.draw(
+        {"scenarios": scenarios, "rounds": 3, "bus": None, "when": "2026-01-01T"},
+        str(tmp_path / "x.svg"),
+    )
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 bench-flow``: what is measured, counted and printed; and a short run on RabbitMQ.
 
@@ -18,9 +8,11 @@ No timing is judged here.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,8 +23,9 @@ from amqp1_driver.bench.flow import stock as stocks
 from amqp1_driver.bench.flow.plan import Flow, Queue
 from amqp1_driver.bench.plan import Entry, entry
 from amqp1_driver.bench.run import Limits
+from amqp1_driver.bench.workers import flow_amqp091
 from amqp1_driver.bench.workers.copies import Copies
-from amqp1_driver.bench.workers.ledger import Histogram, pack
+from amqp1_driver.bench.workers.ledger import Histogram, pack, unpack
 from amqp1_driver.cli import bench_flow
 from amqp1_driver.cli import main as cli
 
@@ -45,15 +38,28 @@ NODE = node.Node("RabbitMQ 4.3.6", "guest:guest@127.0.0.1:1", "sid", {"added_ms"
 @pytest.mark.parametrize(
     ("url", "kind", "expected"),
     [
-        ("amqp:", "classic", Queue("openstack:rpc:unicast:flow:top:flow", "classic",
-                                   {"x-queue-type": "classic", "x-expires": 1800000}, None)),
-        ("amqp:", "quorum", Queue("openstack:rpc:unicast:flow:top:flow", "quorum",
-                                  {"x-queue-type": "quorum"}, None)),
+        (
+            "amqp:",
+            "classic",
+            Queue(
+                "openstack:rpc:unicast:flow:top:flow",
+                "classic",
+                {"x-queue-type": "classic", "x-expires": 1800000},
+                None,
+            ),
+        ),
+        (
+            "amqp:",
+            "quorum",
+            Queue(
+                "openstack:rpc:unicast:flow:top:flow", "quorum", {"x-queue-type": "quorum"}, None
+            ),
+        ),
         ("rabbit:", "classic", Queue("top.flow", "classic", {}, "top.flow")),
-        ("rabbit:", "quorum", Queue("top.flow", "quorum", {"x-queue-type": "quorum"},
-                                    "top.flow")),
+        ("amqp091:", "classic", Queue("top.flow", "classic", {}, "top.flow")),
+        ("rabbit:", "quorum", Queue("top.flow", "quorum", {"x-queue-type": "quorum"}, "top.flow")),
     ],
-)  # fmt: skip
+)
 def test_each_driver_finds_its_queue(url: str, kind: str, expected: Queue) -> None:
     assert plan.queue(entry(url), "flow", "top", kind) == expected
 
@@ -68,32 +74,55 @@ def test_the_drivers_by_default_and_their_options() -> None:
     args = cli.parser(["bench-flow"]).parse_args(["bench-flow", "--option", "rabbit:a.b=1"])
     found = bench_flow.entries(args)
     assert [(item.label, item.url) for item in found] == [
-        ("rabbit, pool of 1", "rabbit:"), ("rabbit", "rabbit:"), ("ours", "amqp:"),
-    ]  # fmt: skip
+        ("rabbit, pool of 1", "rabbit:"),
+        ("rabbit", "rabbit:"),
+        ("ours", "amqp:"),
+    ]
     assert [item.options for item in found] == [
-        ("oslo_messaging_rabbit.amqp_durable_queues=true",
-         "oslo_messaging_rabbit.conn_pool_min_size=1",
-         "oslo_messaging_rabbit.rpc_conn_pool_size=1"),
+        (
+            "oslo_messaging_rabbit.amqp_durable_queues=true",
+            "oslo_messaging_rabbit.conn_pool_min_size=1",
+            "oslo_messaging_rabbit.rpc_conn_pool_size=1",
+        ),
         ("oslo_messaging_rabbit.amqp_durable_queues=true", "a.b=1"),
         ("oslo_messaging_amqp.delete_unused_queues=false",),
-    ]  # fmt: skip
+    ]
+
+
+def test_the_plain_client_has_no_options_and_reads_what_the_driver_for_rabbitmq_wrote() -> None:
+    plain = entry("plain=amqp091:")
+    assert plan.with_basics([plain], [plain]) == [plain]
+    assert Flow("receive-and-send", prefetch=200).options(plain) == []
+    maker = plan.filler(plain)
+    assert (maker.url, maker.options) == (
+        "rabbit:",
+        ("oslo_messaging_rabbit.amqp_durable_queues=true",),
+    )
 
 
 def test_a_receiver_has_the_same_prefetch_with_both_drivers() -> None:
     flow = Flow("receive-and-send", prefetch=200)
     assert flow.options(entry("amqp:")) == ["oslo_messaging_amqp.rpc_server_credit=200"]
-    assert flow.options(entry("rabbit:")) == [
-        "oslo_messaging_rabbit.rabbit_qos_prefetch_count=200"
-    ]
+    assert flow.options(entry("rabbit:")) == ["oslo_messaging_rabbit.rabbit_qos_prefetch_count=200"]
     assert Flow("receive-and-send", prefetch=0).options(entry("amqp:")) == []
     assert Flow("two-senders", prefetch=200).options(entry("amqp:")) == []
 
 
 def test_scenarios_are_all_combinations() -> None:
     args = cli.parser(["bench-flow"]).parse_args(
-        ["bench-flow", "two-senders", "--threads", "1,8", "--quorum-threads", "400", "--size",
-         "1K", "--seconds", "2"]
-    )  # fmt: skip
+        [
+            "bench-flow",
+            "two-senders",
+            "--threads",
+            "1,8",
+            "--quorum-threads",
+            "400",
+            "--size",
+            "1K",
+            "--seconds",
+            "2",
+        ]
+    )
     found = bench_flow.scenarios(args)
     assert found == [
         Flow("two-senders", threads, 400, 1024, 2.0, 1_000_000, 200) for threads in (1, 8)
@@ -105,9 +134,15 @@ def test_scenarios_are_all_combinations() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["three-senders"], ["--threads", "0"], ["--fsync", "-1"], ["--waiting", "0"],
-     ["--prefetch", "x"], ["--bus", "router"]],
-)  # fmt: skip
+    [
+        ["three-senders"],
+        ["--threads", "0"],
+        ["--fsync", "-1"],
+        ["--waiting", "0"],
+        ["--prefetch", "x"],
+        ["--bus", "router"],
+    ],
+)
 def test_wrong_arguments_end_with_status_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,9 +197,13 @@ with tempfile.TemporaryFile() as file:
 def test_a_slow_disk_takes_its_time_for_every_sync() -> None:
     with slowdisk.slowed(30) as environment:
         done = subprocess.run(
-            [sys.executable, "-c", _SYNCS], env=environment, check=True, capture_output=True,
-            text=True, timeout=60,
-        )  # fmt: skip
+            [sys.executable, "-c", _SYNCS],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     assert [float(line) >= 0.03 for line in done.stdout.split()] == [True, True]
     assert not Path(environment["LD_PRELOAD"]).exists()
 
@@ -207,6 +246,110 @@ def test_a_queue_that_is_full_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(made.seen) == 7
 
 
+def test_what_a_failed_run_has_received_is_not_lost_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # of ten, a run without a report has received three
+    made = _stock(monkeypatch, depth=7, loaded=10)
+    made.fill(7)
+    monkeypatch.setattr(admin, "depth", lambda *_: 5)
+    with Crew() as crew:
+        # the next run receives one of the seven, and one more is missing
+        heard = {"marks": {"0": pack(bytes([0, 0, 0, 1]))}}
+        assert made.check(heard, 0.0, crew) == (1, 0)
+
+
+class _NoLoader(Crew):
+    """A crew whose worker fails to load."""
+
+    def add(self, name: str, *_: Any) -> Any:
+        return SimpleNamespace(tell=lambda **_: None)
+
+    def wait(self, event: str, *_: Any) -> Any:
+        if event == "load":
+            raise Trouble("not load in 1 s: loader")
+
+
+def test_what_a_failed_loader_has_not_sent_is_not_lost_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = _stock(monkeypatch, depth=4, loaded=4)
+    monkeypatch.setattr(stocks, "Crew", _NoLoader)
+    with pytest.raises(Trouble, match="not load"):
+        made.fill(10)
+    # two of its six messages have come; these numbers must not be used again
+    assert len(made.seen) == 10
+    monkeypatch.setattr(admin, "depth", lambda *_: 6)
+    made.fill(6)
+    monkeypatch.setattr(admin, "depth", lambda *_: 5)
+    with Crew() as crew:
+        heard = {"marks": {"0": pack(bytes([1]))}}
+        assert made.check(heard, 0.0, crew) == (0, 0)
+
+
+# -- the plain client of AMQP 0.9.1 ----------------------------------------------------
+
+
+class _Broker:
+    """Connection, channel and clock: the broker confirms 1, refuses 2 and forgets 3.
+
+    A message takes a second of the clock.
+    """
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.sock, self._peer = socket.socketpair()
+        self.events: dict[str, set[Any]] = {"basic_ack": set(), "basic_nack": set()}
+        self.now = 0
+        self._published = 0
+
+    def connect(self) -> None:
+        """Do nothing."""
+
+    confirm_select = connect
+
+    def channel(self) -> _Broker:
+        return self
+
+    def basic_publish(self, *_: Any) -> None:
+        self._published += 1
+        self.now += 1_000_000_000
+        for told in self.events[{1: "basic_ack", 2: "basic_nack"}.get(self._published, "none")]:
+            told(self._published, False)
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing: only messages take time."""
+
+    def close(self) -> None:
+        self.sock.close()
+        self._peer.close()
+
+
+def test_a_plain_client_has_sent_what_the_broker_has_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = _Broker()
+    broker.events["none"] = set()
+    monkeypatch.setattr(flow_amqp091.amqp, "Connection", lambda *_, **__: broker)
+    monkeypatch.setattr(flow_amqp091, "time", broker)
+    order = {"url": "amqp091://h/", "size": 1, "timeout": 0.2, "server": "flow"}
+    worker = flow_amqp091.Worker(order)
+    try:
+        told = worker.send(0, 3.0, [{"name": "classic", "topic": "t", "first": 0}])
+    finally:
+        worker.close()
+    found = told["senders"]["classic"]
+    assert (found["sent"], found["failed"]) == (1, 2)
+    assert unpack(found["states"]["0"]) == bytes([1, 2, 2])
+    assert found["errors"] == {
+        "MessageNacked": (1, "the broker refuses a message"),
+        "TimeoutError": (1, "1 messages not confirmed"),
+    }
+    assert Histogram.load(found["latency"]).count == 1
+
+
 # -- figures and tables ----------------------------------------------------------------
 
 
@@ -216,21 +359,38 @@ def _latency(milliseconds: int) -> dict[str, float]:
 
 def _two_senders(classic: float, quorum: float, **more: Any) -> dict[str, Any]:
     return {
-        "about": {}, "connections": ["1.0"], "busy": 0.5, "errors": {}, "sent": 10, "failed": 0,
-        "received": 0, "lost": 0, "duplicated": 0, "in_doubt": 0,
-        "rates": {"classic": {"alone": 200.0, "both": classic},
-                  "quorum": {"alone": 50.0, "both": quorum}},
-        "latency_us": {"classic": {"alone": _latency(1), "both": _latency(2)},
-                       "quorum": {"alone": _latency(10), "both": _latency(20)}},
+        "about": {},
+        "connections": ["1.0"],
+        "busy": 0.5,
+        "errors": {},
+        "sent": 10,
+        "failed": 0,
+        "received": 0,
+        "lost": 0,
+        "duplicated": 0,
+        "in_doubt": 0,
+        "rates": {
+            "classic": {"alone": 200.0, "both": classic},
+            "quorum": {"alone": 50.0, "both": quorum},
+        },
+        "latency_us": {
+            "classic": {"alone": _latency(1), "both": _latency(2)},
+            "quorum": {"alone": _latency(10), "both": _latency(20)},
+        },
         **more,
-    }  # fmt: skip
+    }
 
 
 def test_a_sender_in_figures() -> None:
     latency = Histogram()
     latency.add(100_000)
-    outcome = {"sent": 5, "failed": 1, "ended": 2_500_000_000, "latency": latency.dump(),
-               "errors": {"Oops": (1, "no")}}  # fmt: skip
+    outcome = {
+        "sent": 5,
+        "failed": 1,
+        "ended": 2_500_000_000,
+        "latency": latency.dump(),
+        "errors": {"Oops": (1, "no")},
+    }
     assert figures.sender(outcome, 500_000_000) == {
         "sent": 5,
         "failed": 1,
@@ -301,9 +461,19 @@ def test_nothing_is_compared_with_a_driver_that_came_to_nothing(
 
 def test_what_went_wrong_is_told() -> None:
     wrong = _two_senders(1.0, 1.0, in_doubt=3, errors={"Oops": {"count": 2, "first": "no\nmore"}})
-    scenario = {"title": "t", "kind": "two-senders", "seconds": 1.0, "entries": [
-        {"label": "x", "runs": [wrong], "median": figures.summary("two-senders", [wrong]),
-         "ratio": {}}]}  # fmt: skip
+    scenario = {
+        "title": "t",
+        "kind": "two-senders",
+        "seconds": 1.0,
+        "entries": [
+            {
+                "label": "x",
+                "runs": [wrong],
+                "median": figures.summary("two-senders", [wrong]),
+                "ratio": {},
+            }
+        ],
+    }
     lines = report.scenario_lines(scenario)
     assert lines[0] == "t (1 round of 1 s)"
     assert lines[-2:] == [
@@ -319,9 +489,14 @@ def test_connections_are_counted_by_protocol() -> None:
 
 @pytest.mark.parametrize(
     ("told", "expected"),
-    [([0, 9, 1], "0.9.1"), ("{0,9,1}", "0.9.1"), ([1, 0], "1.0"), ("{1,0}", "1.0"),
-     ("AMQP 1.0", "AMQP 1.0")],
-)  # fmt: skip
+    [
+        ([0, 9, 1], "0.9.1"),
+        ("{0,9,1}", "0.9.1"),
+        ([1, 0], "1.0"),
+        ("{1,0}", "1.0"),
+        ("AMQP 1.0", "AMQP 1.0"),
+    ],
+)
 def test_protocols_as_the_broker_tells_them(told: Any, expected: str) -> None:
     assert node.protocol(told) == expected
 
@@ -333,10 +508,26 @@ def test_protocols_as_the_broker_tells_them(told: Any, expected: str) -> None:
 @pytest.mark.timeout(400)
 def test_on_rabbitmq_nothing_is_lost_and_all_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
-    done = cli.main([
-        "bench-flow", "--threads", "2", "--seconds", "0.5", "--warmup", "0.1", "--waiting", "500",
-        "--fsync", "1", "--json", str(path), "--compare", "rabbit:", "amqp:",
-    ])  # fmt: skip
+    done = cli.main(
+        [
+            "bench-flow",
+            "--threads",
+            "2",
+            "--seconds",
+            "0.5",
+            "--warmup",
+            "0.1",
+            "--waiting",
+            "500",
+            "--fsync",
+            "1",
+            "--json",
+            str(path),
+            "--compare",
+            "rabbit:",
+            "amqp:",
+        ]
+    )
     assert done == 0
     document = json.loads(path.read_text())
     assert document["disk"]["added_ms"] == 1.0

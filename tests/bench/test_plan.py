@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Drivers, scenarios and the order of runs."""
 
@@ -88,9 +78,15 @@ def test_labels(venv: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "kind"),
-    [("amqp:", "messaging"), ("rabbit:", "messaging"), ("floor:", "floor"), ("tcp:", "tcp"),
-     ("proton:", "raw"), ("proton:amqp://h:1/", "raw")],
-)  # fmt: skip
+    [
+        ("amqp:", "messaging"),
+        ("rabbit:", "messaging"),
+        ("floor:", "floor"),
+        ("tcp:", "tcp"),
+        ("proton:", "raw"),
+        ("proton:amqp://h:1/", "raw"),
+    ],
+)
 def test_what_measures_it(url: str, kind: str) -> None:
     assert plan.entry(url).kind == kind
 
@@ -114,22 +110,61 @@ def test_a_url_without_host_is_completed(url: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "needs"),
-    [("amqp:", True), ("rabbit:", True), ("proton:", True), ("amqp://h/", False),
-     ("proton:amqp://h:1/", False), ("floor:", False), ("tcp:", False)],
-)  # fmt: skip
+    [
+        ("amqp:", True),
+        ("rabbit:", True),
+        ("proton:", True),
+        ("amqp://h/", False),
+        ("proton:amqp://h:1/", False),
+        ("floor:", False),
+        ("tcp:", False),
+    ],
+)
 def test_who_needs_a_bus(url: str, needs: bool) -> None:
     assert plan.entry(url).needs_bus is needs
 
 
 def test_passwords_are_not_shown() -> None:
     assert plan.entry("amqp://u:secret@h:1/v").shown == "amqp://u:***@h:1/v"
+    two = plan.entry("a=amqp://u:secret@h:1,v:word@g/?ssl_key_password=key")
+    assert two.shown == "amqp://u:***@h:1,v:***@g/?ssl_key_password=***"
+    assert plan.entry("amqp://u:sec/ret@h").shown == "amqp://***"
+    (with_option,) = plan.with_options(
+        [two], ["oslo_messaging_amqp.ssl_key_password=key", "a:oslo_messaging_amqp.ssl=true"]
+    )
+    assert with_option.shown_options == [
+        "oslo_messaging_amqp.ssl_key_password=***",
+        "oslo_messaging_amqp.ssl=true",
+    ]
+
+
+def test_a_url_may_lie_in_a_file_or_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUS_URL", "rabbit://u:secret@h/")
+    (tmp_path / "url").write_text("amqp://u:secret@g/\n")
+    found = plan.entry("env:BUS_URL")
+    assert (found.label, found.url, found.shown) == (
+        "rabbit",
+        "rabbit://u:secret@h/",
+        "rabbit://u:***@h/",
+    )
+    found = plan.entry(f"mine=file:{tmp_path}/url")
+    assert (found.label, found.url) == ("mine", "amqp://u:secret@g/")
+    with pytest.raises(ValueError, match="no such variable"):
+        plan.entry("env:NOBODY_SETS_THIS")
 
 
 @pytest.mark.parametrize(
     ("url", "operation", "lacks"),
-    [("tcp:", "call", False), ("tcp:", "fanout", True), ("proton:", "notify", True),
-     ("amqp:", "notify", False), ("floor:", "fanout", False)],
-)  # fmt: skip
+    [
+        ("tcp:", "call", False),
+        ("tcp:", "fanout", True),
+        ("proton:", "notify", True),
+        ("amqp:", "notify", False),
+        ("floor:", "fanout", False),
+    ],
+)
 def test_not_everything_is_known_to_everybody(url: str, operation: str, lacks: bool) -> None:
     assert plan.entry(url).lacks(operation) is lacks
 

@@ -1,19 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -41,11 +33,11 @@ Current thread 0x00007f0000000000 (most recent call first):
   File "/v/lib/python3.11/site-packages/oslo_messaging/target.py", line 86 in __call__
   File "/v/lib/python3.11/threading.py", line 982 in run
 Stack (most recent call first):
-  File "/work tree/amqp1_driver/client.py", line 7 in request
+  File "/work tree/amqp1_driver/client/client.py", line 7 in request
   File "/v/lib/python3.11/thr"""
 THREAD = Frame("/v/lib/python3.11/threading.py", 982, "run")
 TARGET = Frame("/v/lib/python3.11/site-packages/oslo_messaging/target.py", 86, "__call__")
-CLIENT = Frame("/work tree/amqp1_driver/client.py", 7, "request")
+CLIENT = Frame("/work tree/amqp1_driver/client/client.py", 7, "request")
 
 
 def test_stacks_are_read_and_one_that_is_cut_off_does_no_harm() -> None:
@@ -58,7 +50,7 @@ def test_stacks_are_read_and_one_that_is_cut_off_does_no_harm() -> None:
     [
         ("/v/lib/python3.11/site-packages/proton/_wrapper.py", "proton/_wrapper.py"),
         ("/v/lib/python3.12/json/encoder.py", "python:json/encoder.py"),
-        ("/home/me/amqp1_driver/amqp1_driver/port.py", "amqp1_driver/port.py"),
+        ("/home/me/amqp1_driver/amqp1_driver/client/network.py", "amqp1_driver/client/network.py"),
         ("<string>", "<string>"),
     ],
 )
@@ -67,8 +59,9 @@ def test_a_path_counts_from_its_package_on(path: str, expected: str) -> None:
 
 
 def test_folded_stacks_are_one_line_for_each_way_through_the_functions() -> None:
-    stacks: Counter[Stack] = Counter({(THREAD, TARGET): 2, (THREAD, TARGET._replace(line=9)): 1,
-                                      (): 4})  # fmt: skip
+    stacks: Counter[Stack] = Counter(
+        {(THREAD, TARGET): 2, (THREAD, TARGET._replace(line=9)): 1, (): 4}
+    )
     assert folded(stacks) == [
         "(no Python) 4",
         "python:threading.py:run;oslo_messaging/target.py:__call__ 3",
@@ -79,14 +72,14 @@ SOURCES = {
     "amqp1_driver/eventloop/futures.py": "if self._gate.acquire(True, left):",
     "amqp1_driver/eventloop/transport.py": "return self._socket.send(data)",
     "amqp1_driver/eventloop/timers.py": "heapq.heappush(self._heap, timer)",
-    "amqp1_driver/protocol/fastpath.py": "_give(link, data)\n_give = lib.pn_link_send",
-    "amqp1_driver/protocol/held.py": '_take(link)\n_take = held("pn_link_recv")',
-    "amqp1_driver/protocol/compiledpath.py": "return _compiled.send(link, data, settled)",
-    "amqp1_driver/protocol/sender.py": "if link.path.may_send(link):",
-    "amqp1_driver/protocol/links.py": "found = self._give(link)",
+    "amqp1_driver/engine/fastpath.py": "_give(link, data)\n_give = lib.pn_link_send",
+    "amqp1_driver/engine/proton_ffi.py": '_take(link)\n_take = held("pn_link_recv")',
+    "amqp1_driver/engine/speedups.py": "return _speedups.send(link, data, settled)",
+    "amqp1_driver/connection/sender.py": "if link.path.may_send(link):",
+    "amqp1_driver/connection/router.py": "found = self._give(link)",
     "amqp1_driver/policy/retry.py": "return self._spent",
     "amqp1_driver/codec/reader.py": "return data",
-    "amqp1_driver/listener.py": "return message",
+    "amqp1_driver/driver/listener.py": "return message",
     "oslo_messaging/rpc/client.py": "with self._metrics.measure():",
     "oslo_messaging/_drivers/impl_rabbit.py": "pass",
     "oslo_messaging/_drivers/base.py": "pass",
@@ -110,15 +103,17 @@ def frame(root: Path, name: str) -> Frame:
         ("amqp1_driver/eventloop/futures.py", "thread synchronisation, interpreter lock"),
         ("amqp1_driver/eventloop/transport.py", "system calls: socket, poll, wake-up"),
         ("amqp1_driver/eventloop/timers.py", "driver: event loop"),
-        ("amqp1_driver/protocol/fastpath.py", "proton: C functions, and the driver's module in C"),
-        ("amqp1_driver/protocol/held.py", "proton: C functions, and the driver's module in C"),
-        ("amqp1_driver/protocol/compiledpath.py",
-         "proton: C functions, and the driver's module in C"),
-        ("amqp1_driver/protocol/sender.py", "proton: C functions, and the driver's module in C"),
-        ("amqp1_driver/protocol/links.py", "driver: protocol"),
+        ("amqp1_driver/engine/fastpath.py", "proton: C functions, and the driver's module in C"),
+        ("amqp1_driver/engine/proton_ffi.py", "proton: C functions, and the driver's module in C"),
+        (
+            "amqp1_driver/engine/speedups.py",
+            "proton: C functions, and the driver's module in C",
+        ),
+        ("amqp1_driver/connection/sender.py", "proton: C functions, and the driver's module in C"),
+        ("amqp1_driver/connection/router.py", "driver: protocol"),
         ("amqp1_driver/policy/retry.py", "driver: policy"),
         ("amqp1_driver/codec/reader.py", "driver: codec"),
-        ("amqp1_driver/listener.py", "driver: application side"),
+        ("amqp1_driver/driver/listener.py", "driver: application side"),
         ("oslo_messaging/rpc/client.py", "oslo.messaging"),
         ("oslo_messaging/_drivers/impl_rabbit.py", "driver: one of oslo.messaging's"),
         ("oslo_messaging/_drivers/base.py", "oslo.messaging"),
@@ -141,16 +136,18 @@ def test_what_is_shared_belongs_to_its_caller(tmp_path: Path) -> None:
 def test_shares_are_parts_of_all_samples(tmp_path: Path) -> None:
     codec = (THREAD, frame(tmp_path, "amqp1_driver/codec/reader.py"))
     loop = Frame("/x/amqp1_driver/eventloop/loop.py", 1, "_run")
-    protocol = (THREAD, loop, frame(tmp_path, "amqp1_driver/protocol/links.py"))
+    protocol = (THREAD, loop, frame(tmp_path, "amqp1_driver/connection/router.py"))
     stacks: Counter[Stack] = Counter({codec: 3, protocol: 1})
     assert layers.shares(stacks) == {"driver: codec": 0.75, "driver: protocol": 0.25}
     assert layers.io_thread(stacks) == 0.25
     first, second = layers.functions(stacks, 2)
     assert (first["function"], first["own"], first["line"]) == (
-        "amqp1_driver/codec/reader.py:f", 0.75, 1,
-    )  # fmt: skip
+        "amqp1_driver/codec/reader.py:f",
+        0.75,
+        1,
+    )
     assert first["text"] == "return data"
-    assert (second["function"], second["total"]) == ("amqp1_driver/protocol/links.py:f", 0.25)
+    assert (second["function"], second["total"]) == ("amqp1_driver/connection/router.py:f", 0.25)
     assert [each["function"] for each in layers.functions(stacks, 1)] == [first["function"]]
 
 
@@ -159,8 +156,10 @@ def test_a_flame_graph_has_a_box_for_each_call_as_wide_as_its_share() -> None:
     picture = flame.draw(stacks, "a <title>")
     assert "a &lt;title&gt;" in picture
     assert "<title>python:threading.py:run: 100.0 %, 4 samples</title>" in picture
-    assert ('data-x="350.00" data-w="1050.00" data-name="target.py:__call__"><title>'
-            "oslo_messaging/target.py:__call__: 75.0 %, 3 samples") in picture  # fmt: skip
+    assert (
+        'data-x="350.00" data-w="1050.00" data-name="target.py:__call__"><title>'
+        "oslo_messaging/target.py:__call__: 75.0 %, 3 samples"
+    ) in picture
     assert picture.count("<g ") == 4
 
 
@@ -200,7 +199,7 @@ def test_what_perf_prints_is_read() -> None:
         ("take_gil", "/usr/bin/python3.11", "interpreter: its lock (GIL)"),
         ("gc_collect_main", "/v/lib/libpython3.11.so.1.0", "interpreter: garbage collection"),
         ("pn_link_send", "/v/lib/python3.11/site-packages/cproton_ffi.abi3.so", "proton (C)"),
-        ("pump", "/v/amqp1_driver/protocol/_compiled.cpython-311.so", "the driver's module in C"),
+        ("pump", "/v/amqp1_driver/engine/_speedups.cpython-311.so", "the driver's module in C"),
         ("sem_post@GLIBC_2.2.5", "/lib/libc.so.6", "C library: locks"),
         ("malloc", "/lib/libc.so.6", "C library: memory, strings"),
         ("tcp_sendmsg", "[kernel.kallsyms]", "kernel: sockets"),
@@ -231,6 +230,44 @@ def test_perf_that_may_not_is_told_in_its_words(
         native.Perf(tmp_path / "perf.data")
 
 
+@pytest.mark.parametrize("found", [None, "nowhere/perf"], ids=["missing", "not to be started"])
+def test_perf_that_does_not_start_leaves_no_pipe(
+    found: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: found)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="perf"):
+        native.Perf(tmp_path / "perf.data")
+    assert os.listdir("/proc/self/fd") == before
+
+
+def hanging(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A perf that closes its pipes of control and does not end; little patience with it."""
+    path = folder / "perf"
+    path.write_text(
+        f"#!{sys.executable}\nimport os, signal\nos.closerange(3, 256)\nsignal.pause()\n"
+    )
+    path.chmod(0o755)
+    monkeypatch.setattr(native, "command", lambda: str(path))
+    monkeypatch.setattr(native, "_SECONDS", 0.05)
+
+
+def test_perf_that_hangs_is_killed_and_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hanging(tmp_path, monkeypatch)
+    with pytest.raises(OSError, match=r"^perf: it answers nothing, and did not end in 0\.05 s$"):
+        native.Perf(tmp_path / "perf.data")
+
+
+def test_perf_that_hangs_while_it_reads_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hanging(tmp_path, monkeypatch)
+    with pytest.raises(OSError, match=r"^perf script did not end in 0\.2 s$"):
+        native.read(tmp_path / "perf.data", [1])
+
+
 class Runs:
     """Stands for ``measure``: results in turn, and samples for those that record."""
 
@@ -245,15 +282,16 @@ class Runs:
                 recorder._stacks(role).write_text(DUMP)
                 recorder.recordings[role] = Recording(system=0.5)
         result = self._results.pop(0)
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return {"about": {"driver": "D"}, **result}
 
 
 def profile(folder: Path, runs: Runs, rounds: int = 1) -> Profile:
     entry = Entry("ours", "amqp://h/", "python")
-    return Profile([entry], [Scenario("call")], rounds, Place(), Limits(), folder, False, "a bus",
-                   runs)  # fmt: skip
+    return Profile(
+        [entry], [Scenario("call")], rounds, Place(), Limits(), folder, False, "a bus", runs
+    )
 
 
 def test_a_profile_has_tables_files_and_what_sampling_costs(
@@ -272,10 +310,23 @@ def test_a_profile_has_tables_files_and_what_sampling_costs(
     assert not made.failed and made.faults == []
     folder = tmp_path / "call-8-threads-100-B-ours"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "client.folded", "client.svg", "server.folded", "server.svg",
-    ]  # fmt: skip
+        "client.folded",
+        "client.svg",
+        "server.folded",
+        "server.svg",
+    ]
     assert json.loads((tmp_path / "profile.json").read_text())["bus"] == "a bus"
     assert "   * - oslo.messaging\n     - 13.3 (66.7 %)\n     - 3.33 (66.7 %)\n" in rst(document)
+
+
+def test_a_profile_that_is_interrupted_keeps_what_it_has(tmp_path: Path) -> None:
+    runs = Runs(run(), run(), KeyboardInterrupt())
+    entries = [Entry(label, "amqp://h/", "python") for label in ("ours", "theirs")]
+    made = Profile(entries, [Scenario("call")], 1, Place(), Limits(), tmp_path, False, None, runs)
+    with pytest.raises(KeyboardInterrupt):
+        made.play()
+    (scenario,) = json.loads((tmp_path / "profile.json").read_text())["scenarios"]
+    assert [entry["label"] for entry in scenario["entries"]] == ["ours"]
 
 
 def test_rounds_of_a_profile_add_up(tmp_path: Path) -> None:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Tables, and the order of all runs."""
 
@@ -78,11 +68,24 @@ def test_the_document_says_what_was_measured_and_where() -> None:
     document = made.play()
     assert (document["schema"], document["bus"], document["rounds"]) == (1, "a bus", 1)
     assert sorted(document) == [
-        "bus", "limits", "machine", "rounds", "scenarios", "schema", "when",
-    ]  # fmt: skip
+        "bus",
+        "limits",
+        "machine",
+        "rounds",
+        "scenarios",
+        "schema",
+        "when",
+    ]
     assert sorted(document["scenarios"][0]["entries"][0]) == [
-        "about", "kind", "label", "median", "options", "ratio", "runs", "url",
-    ]  # fmt: skip
+        "about",
+        "kind",
+        "label",
+        "median",
+        "options",
+        "ratio",
+        "runs",
+        "url",
+    ]
 
 
 def test_a_run_that_comes_to_nothing_is_reported_and_the_others_go_on(
@@ -121,12 +124,33 @@ def test_columns_stand_under_the_name_of_their_group(capsys: pytest.CaptureFixtu
     made, _ = session([run(100), run(300)], labels="A")
     made.play()
     _, groups, titles, figures = capsys.readouterr().out.splitlines()[:4]
-    assert [title for title in ("messages", "latency ms", "CPU us/message", "switches/message",
-                                "peak MiB") if title not in groups] == []  # fmt: skip
+    assert [
+        title
+        for title in ("messages", "latency ms", "CPU us/message", "switches/message", "peak MiB")
+        if title not in groups
+    ] == []
     assert titles.split() == [
-        "sent/s", "recv/s", "lost", "dup", "err", "p50", "p90", "p99", "max", "p99/p50", "client",
-        "server", "cl+srv", "bus", "client", "server", "bus", "client", "server", "bus",
-    ]  # fmt: skip
+        "sent/s",
+        "recv/s",
+        "lost",
+        "dup",
+        "err",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "p99/p50",
+        "client",
+        "server",
+        "cl+srv",
+        "bus",
+        "client",
+        "server",
+        "bus",
+        "client",
+        "server",
+        "bus",
+    ]
     assert figures.startswith("A     200  200 (100..300)  ")
     assert "  2.00  " in figures  # p99/p50
     assert groups.index("latency") < titles.index("p99/p50") < groups.index("CPU")

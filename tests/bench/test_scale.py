@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``amqp1 bench-scale`` in short: every scenario works and nothing is lost.
 
@@ -49,7 +39,9 @@ def rows(tmp_path: Path, *arguments: str) -> list[dict[str, Any]]:
 def test_every_target_gets_every_cast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small, large = rows(tmp_path, "targets", "--n", "5,20", "--servers-each", "8")
     assert [(row["n"], row["fewest"], row["most"]) for row in (small, large)] == [
-        (5, 3, 3), (20, 3, 3)]  # fmt: skip
+        (5, 3, 3),
+        (20, 3, 3),
+    ]
     assert 0 < large["then_p50_ms"] <= large["then_p99_ms"]
     assert large["client_kib"] > 0 and large["bus_kib"] > 0
     assert "targets: casts to n targets (embedded router)" in capsys.readouterr().out
@@ -80,9 +72,7 @@ def test_every_client_works_again(how: str, away: bool, tmp_path: Path) -> None:
     assert row["bus_cpu_s"] > 0 and row["clients_cpu_s"] > 0
 
 
-def test_memory_is_watched_step_by_step(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_is_watched_step_by_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = rows(tmp_path, "memory", "--n", "20", "--calls", "40", "--steps", "3")
     assert [step["answered"] for step in row["steps"]] == [40, 40, 40]
     assert [step["answered"] for step in row["traced_steps"]] == [4, 4, 4]
@@ -113,9 +103,22 @@ def test_a_bus_that_is_there_already_is_not_restarted(
 
 
 def target(n: int, first: float, **more: Any) -> dict[str, Any]:
-    return {"n": n, "first_s": first, "then_s": n / 1e4, "first_p50_ms": 1.0, "first_p99_ms": 2.0,
-            "then_p50_ms": 1.0, "then_p99_ms": 2.0, "client_kib": 8.0 * n, "bus_kib": None,
-            "fewest": 4, "most": 4, "lost": 0, "errors": {}, **more}  # fmt: skip
+    return {
+        "n": n,
+        "first_s": first,
+        "then_s": n / 1e4,
+        "first_p50_ms": 1.0,
+        "first_p99_ms": 2.0,
+        "then_p50_ms": 1.0,
+        "then_p99_ms": 2.0,
+        "client_kib": 8.0 * n,
+        "bus_kib": None,
+        "fewest": 4,
+        "most": 4,
+        "lost": 0,
+        "errors": {},
+        **more,
+    }
 
 
 def test_a_table_shows_totals_shares_and_growth() -> None:
@@ -126,21 +129,60 @@ def test_a_table_shows_totals_shares_and_growth() -> None:
         "taken to lost"
     )
     assert lines[2].split() == [
-        "10", "0.50", "50000", "1.00", "2.00", "0.00", "100", "1.00", "2.00", "8.00", "-",
-        "4", "4", "0"]  # fmt: skip
+        "10",
+        "0.50",
+        "50000",
+        "1.00",
+        "2.00",
+        "0.00",
+        "100",
+        "1.00",
+        "2.00",
+        "8.00",
+        "-",
+        "4",
+        "4",
+        "0",
+    ]
     assert lines[3].split() == [
-        "100", "50.0", "2.00", "500000", "1.00", "2.00", "0.01", "1.00", "100", "1.00", "2.00",
-        "8.00", "1.00", "-", "-", "4", "4", "0"]  # fmt: skip
+        "100",
+        "50.0",
+        "2.00",
+        "500000",
+        "1.00",
+        "2.00",
+        "0.01",
+        "1.00",
+        "100",
+        "1.00",
+        "2.00",
+        "8.00",
+        "1.00",
+        "-",
+        "-",
+        "4",
+        "4",
+        "0",
+    ]
 
 
 def test_errors_and_trends_are_told_below_the_table() -> None:
     errors = {"MessagingTimeout": {"count": 2, "first": "too late\nand more"}}
     trends = {"client": {"slope": 4.0, "tau": 0.9, "grows": True}}
-    lines = report.lines("memory", "title", [
-        {"n": 7, "lost": 2, "errors": errors, "resident": trends,
-         "heap": {"heap": {"slope": -0.125, "tau": 0.1, "grows": False}}},
-        {"n": 9, "trouble": "no bus"},
-    ])  # fmt: skip
+    lines = report.lines(
+        "memory",
+        "title",
+        [
+            {
+                "n": 7,
+                "lost": 2,
+                "errors": errors,
+                "resident": trends,
+                "heap": {"heap": {"slope": -0.125, "tau": 0.1, "grows": False}},
+            },
+            {"n": 9, "trouble": "no bus"},
+        ],
+    )
     assert lines[3:] == [
         "n = 7: 2 x MessagingTimeout: too late",
         "n = 7: resident memory of the client: +4.000 B for each call, tau +0.90: it grows",
@@ -159,7 +201,10 @@ def test_memory_grows_if_a_byte_is_kept_for_each_call() -> None:
     # a page of 4 KiB for 10240 calls: 0.4 bytes for each
     pages = [{"client": 1000 + 4 * step, "server": 500, "bus": None} for step in range(6)]
     assert scenarios._trends(pages, False, 10240)["client"] == {
-        "slope": pytest.approx(0.4), "tau": 1.0, "grows": False}  # fmt: skip
+        "slope": pytest.approx(0.4),
+        "tau": 1.0,
+        "grows": False,
+    }
     heap = [{"heap": 5000 + 160 * step} for step in range(6)]
     assert scenarios._trends(heap, True, 10)["heap"]["slope"] == 16.0
 
@@ -215,9 +260,15 @@ def test_as_many_descriptors_are_allowed_as_may_be(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--n", "0"], ["everything"], ["--bus", "mail"], ["--bus", "amqp:"], ["--how", "softly"],
-     ["--bus", "floor:"]],
-)  # fmt: skip
+    [
+        ["--n", "0"],
+        ["everything"],
+        ["--bus", "mail"],
+        ["--bus", "amqp:"],
+        ["--how", "softly"],
+        ["--bus", "floor:"],
+    ],
+)
 def test_wrong_arguments_end_with_status_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

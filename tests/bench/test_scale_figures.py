@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Growth, fairness, peaks and trends, against literals."""
 
@@ -37,9 +27,14 @@ def test_growth_is_a_power_of_n(
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [((10, None), (100, 1.0)), ((10, 1.0), (100, None)), ((10, 0.0), (100, 1.0)),
-     ((10, 1.0), (100, -1.0)), ((10, 1.0), (10, 2.0))],
-)  # fmt: skip
+    [
+        ((10, None), (100, 1.0)),
+        ((10, 1.0), (100, None)),
+        ((10, 0.0), (100, 1.0)),
+        ((10, 1.0), (100, -1.0)),
+        ((10, 1.0), (10, 2.0)),
+    ],
+)
 def test_growth_of_nothing_is_none(
     before: tuple[int, float | None], after: tuple[int, float | None]
 ) -> None:
@@ -57,7 +52,13 @@ def test_jains_index(shares: list[float], expected: float | None) -> None:
 def test_percentiles_are_values_that_were_measured() -> None:
     values = [30, 10, 20, 40]
     assert [percentile(values, percent) for percent in (1, 25, 50, 51, 99, 100)] == [
-        10, 10, 20, 30, 40, 40]  # fmt: skip
+        10,
+        10,
+        20,
+        30,
+        40,
+        40,
+    ]
     assert percentile([], 50) is None
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Medians, ratios with their spread, and the figures of a run."""
 
@@ -24,18 +14,31 @@ from amqp1_driver.bench.workers.ledger import pack
 from amqp1_driver.bench.workers.usage import Usage
 
 
-def run(rate: float = 100.0, p50: float = 10.0, client: float = 5.0, bus: float | None = 2.0,
-        **more: Any) -> dict[str, Any]:  # fmt: skip
+def run(
+    rate: float = 100.0,
+    p50: float = 10.0,
+    client: float = 5.0,
+    bus: float | None = 2.0,
+    **more: Any,
+) -> dict[str, Any]:
     return {
-        "sent": 10, "failed": 1, "received": 10, "lost": 0, "duplicated": 0, "in_doubt": 0,
-        "errors": {}, "seconds": 1.0, "sent_per_s": rate, "received_per_s": rate,
+        "sent": 10,
+        "failed": 1,
+        "received": 10,
+        "lost": 0,
+        "duplicated": 0,
+        "in_doubt": 0,
+        "errors": {},
+        "seconds": 1.0,
+        "sent_per_s": rate,
+        "received_per_s": rate,
         "latency_us": {"p50": p50, "p90": 1.0, "p99": p50 * 2, "max": 1.0},
         "delivery_us": {"p50": 1.0, "p90": 1.0, "p99": 1.0, "max": 1.0},
         "cpu_us": {"client": client, "server": 5.0, "bus": bus},
         "switches": {"client": 1.0, "server": 1.0, "bus": bus},
         "peak_mib": {"client": 1.0, "server": 1.0, "bus": bus},
         **more,
-    }  # fmt: skip
+    }
 
 
 def test_figures_are_medians_over_the_rounds() -> None:
@@ -91,16 +94,23 @@ def test_what_can_not_be_compared_has_no_ratio(runs: list[Any], base: list[Any])
 
 def worker(**more: Any) -> dict[str, Any]:
     return {
-        "cpu_us": 500.0, "switches": 20, "peak_kib": 2048,
+        "cpu_us": 500.0,
+        "switches": 20,
+        "peak_kib": 2048,
         "latency": {"max": 250, "buckets": [[100, 98], [250, 2]]},
         "delivery": {"max": 50, "buckets": [[50, 10]]},
         **more,
-    }  # fmt: skip
+    }
 
 
 def test_the_figures_of_a_run() -> None:
-    client = worker(sent=4, failed=1, ended=3_000_000_000, states={"0": pack(b"\1\1\1\1\2")},
-                    errors={"Timeout": [1, "late"]})  # fmt: skip
+    client = worker(
+        sent=4,
+        failed=1,
+        ended=3_000_000_000,
+        states={"0": pack(b"\1\1\1\1\2")},
+        errors={"Timeout": [1, "late"]},
+    )
     server = worker(received=4, last=5_000_000_000, marks={"0": pack(b"\1\1\0\2\0")})
     found = summarise(1_000_000_000, [client], [server], False, Usage(80.0, 8), 1024)
     assert found["seconds"] == 2.0

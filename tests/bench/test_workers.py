@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Processes: they run anywhere, and none is left."""
 
@@ -32,17 +22,27 @@ from amqp1_driver.bench.workers import quiet, usage
 
 
 def tcp(role: str, port: int = 0) -> dict[str, Any]:
-    return {"role": role, "kind": "tcp", "url": f"tcp://127.0.0.1:{port}", "operation": "call",
-            "size": 10, "timeout": 10.0}  # fmt: skip
+    return {
+        "role": role,
+        "kind": "tcp",
+        "url": f"tcp://127.0.0.1:{port}",
+        "operation": "call",
+        "size": 10,
+        "timeout": 10.0,
+    }
 
 
 def test_workers_need_nothing_but_their_own_folder(tmp_path: Path) -> None:
     shutil.copytree(WORKERS, tmp_path / "alone", ignore=shutil.ignore_patterns("__pycache__"))
     orders = [tcp("client"), {"do": "end"}]
     done = subprocess.run(
-        [sys.executable, "-I", str(tmp_path / "alone")], cwd=tmp_path, text=True, timeout=30,
-        input="".join(json.dumps(order) + "\n" for order in orders), capture_output=True,
-    )  # fmt: skip
+        [sys.executable, "-I", str(tmp_path / "alone")],
+        cwd=tmp_path,
+        text=True,
+        timeout=30,
+        input="".join(json.dumps(order) + "\n" for order in orders),
+        capture_output=True,
+    )
     # the end of its input ends a worker, wherever it is
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -62,6 +62,33 @@ def test_a_worker_that_is_killed_is_reported() -> None:
         worker.process.kill()
         with pytest.raises(Trouble, match="client-1 was killed by signal 9"):
             crew.wait("done", [worker], 30)
+
+
+def script(folder: Path, *lines: str) -> str:
+    """A program in place of the interpreter of a worker."""
+    path = folder / "python"
+    path.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_worker_that_closes_its_output_is_not_reported_as_ended(tmp_path: Path) -> None:
+    # it reads its first order, and ends with the second
+    python = script(tmp_path, "echo farewell >&2", "exec >&- 2>&-", "read order", "read end")
+    with Crew() as crew:
+        worker = crew.add("client-1", python, tcp("client"))
+        with pytest.raises(Trouble) as found:
+            crew.wait("ready", [worker], 30)
+    assert str(found.value) == "client-1 has closed its output, but still runs: farewell"
+
+
+def test_last_words_may_have_no_newline(tmp_path: Path) -> None:
+    python = script(tmp_path, "printf 'first\\nno memory' >&2", "exit 3")
+    with Crew() as crew:
+        worker = crew.add("client-1", python, tcp("client"))
+        with pytest.raises(Trouble) as found:
+            crew.wait("ready", [worker], 30)
+    assert str(found.value) == "client-1 ended with status 3: no memory"
 
 
 def test_waiting_has_a_deadline_and_says_for_whom() -> None:

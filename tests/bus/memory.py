@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Plain proton clients joined to the bus's engine in memory: no socket, no thread, no sleep.
 
@@ -156,6 +146,8 @@ class Client:
         self._receiving: dict[str, Receiving] = {}
         self._links = 0
         self._wire = bytearray()
+        #: the client does not read
+        self.stalled = False
         bus.clients.append(self)
         bus.settle()
 
@@ -217,7 +209,7 @@ class Client:
         self.engine.feed(bytes(self._wire))
         self._wire.clear()
         self.engine.process()
-        while output := self.engine.output():
+        while not self.stalled and (output := self.engine.output()):
             size = min(len(output), self.transport.capacity())
             self.transport.push(bytes(output[:size]))
             self.engine.sent(size)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The driver and Microsoft's client library exchange messages through the embedded Service Bus.
 
@@ -43,7 +33,7 @@ NAMESPACE = Namespace(
     topics={ALL: ("server",), EVENTS: ("default", "audit"), ERRORS: ("default",)},
     rules={"root": KEY},
 )
-QUICK: dict[str, Any] = {"keep_alive": 0, "socket_timeout": 0.02}
+QUICK: dict[str, Any] = {"keep_alive": 0, "socket_timeout": 5}
 transports = pytest.mark.parametrize("transport", ["tcp", "websocket"], indirect=True)
 
 
@@ -63,8 +53,10 @@ class World:
         port = self.bus.websocket_port if websocket else self.bus.port
         self.app = App(
             f"amqp://root:{KEY}@localhost:{port}/",
-            addressing_mode="servicebus", ssl_ca_file=ca, transport=transport,
-        )  # fmt: skip
+            addressing_mode="servicebus",
+            ssl_ca_file=ca,
+            transport=transport,
+        )
         self.sdk = ServiceBusClient.from_connection_string(
             f"Endpoint=sb://localhost/;SharedAccessKeyName=root;SharedAccessKey={KEY}",
             custom_endpoint_address=f"sb://localhost:{port}",
@@ -128,9 +120,13 @@ def test_the_driver_reads_a_notification_of_the_sdk(world: World) -> None:
     events = Events()
     world.app.listener(events)
     notification = {
-        "message_id": "1", "publisher_id": "sdk", "event_type": "kind", "priority": "INFO",
-        "payload": {"from": "the SDK"}, "timestamp": "2026-01-01 00:00:00",
-    }  # fmt: skip
+        "message_id": "1",
+        "publisher_id": "sdk",
+        "event_type": "kind",
+        "priority": "INFO",
+        "payload": {"from": "the SDK"},
+        "timestamp": "2026-01-01 00:00:00",
+    }
     body = {"request": notification, "context": {}}
     with world.sdk.get_topic_sender(EVENTS, **QUICK) as sender:
         sender.send_messages(value(body, message_id="one"))

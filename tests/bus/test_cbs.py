@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The embedded Service Bus and claims: tokens, ``$cbs``, who may do what and for how long.
 
@@ -71,6 +61,13 @@ _CLAIMS = (
 )
 JWT = _CLAIMS + "6dn4CgTNB3GMN5zXFQ4aoR-6lg2UGuDkmSBRTRdAinQ"
 FORGED_JWT = _CLAIMS + "K7lEFNOl-AbEEPS3F0GSZbMl2VR4mD_eYj8Kf_VrtAU"
+# printf %s "$FIELDS" | openssl dgst -sha256 -hmac jwt-key -binary | base64
+_FIELDS = (
+    "Issuer=test&ExpiresOn=1700003600&Audience=sb%3a%2f%2fns.example%2fq"
+    "&net.windows.servicebus.action=Listen%2cSend"
+)
+SWT = _FIELDS + "&HMACSHA256=C2oHQDltq7COsxbNQKpMEpViPwLcudUiFidyr%2BH4B%2BM%3D"
+FORGED_SWT = _FIELDS + "&HMACSHA256=iL563v3Nr2MgOYpq6W00z31jh9aqcRX8g6Umv5bdans%3D"
 RULES = {"all": KEY, "reader": Rule("bGlzdGVu", frozenset({"Listen"}))}
 NAMESPACE = Namespace(
     queues=("q", "other"), topics={"t": ("s",)}, rules=RULES, jwt_secret="jwt-key"
@@ -114,9 +111,15 @@ def refusal(link: Any) -> tuple[str, str]:
 # -- tokens ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("uri", [
-    "sb://NS.example/Q", "amqps://ns.example:5671/q/", "https://ns.example/q", "amqp://ns.example/%71",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sb://NS.example/Q",
+        "amqps://ns.example:5671/q/",
+        "https://ns.example/q",
+        "amqp://ns.example/%71",
+    ],
+)
 def test_a_resource_is_a_host_and_a_path_in_small_letters(uri: str) -> None:
     assert resource(uri) == Resource("ns.example", "q")
 
@@ -125,14 +128,17 @@ def test_a_mere_path_is_that_of_any_host() -> None:
     assert resource("/T/Subscriptions/S") == Resource("", "t/subscriptions/s")
 
 
-@pytest.mark.parametrize("scope, wanted, covered", [
-    ("sb://ns", "sb://ns/q", True),
-    ("sb://ns/t", "sb://ns/t/subscriptions/s", True),
-    ("sb://ns/t", "amqp://ns/t", True),
-    ("sb://ns/t", "sb://ns/topic", False),
-    ("sb://ns/t/subscriptions/s", "sb://ns/t", False),
-    ("sb://ns/t", "sb://other/t", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "scope, wanted, covered",
+    [
+        ("sb://ns", "sb://ns/q", True),
+        ("sb://ns/t", "sb://ns/t/subscriptions/s", True),
+        ("sb://ns/t", "amqp://ns/t", True),
+        ("sb://ns/t", "sb://ns/topic", False),
+        ("sb://ns/t/subscriptions/s", "sb://ns/t", False),
+        ("sb://ns/t", "sb://other/t", False),
+    ],
+)
 def test_a_token_covers_what_is_below_its_resource(scope: str, wanted: str, covered: bool) -> None:
     assert resource(scope).covers(resource(wanted)) is covered
 
@@ -145,22 +151,28 @@ def test_a_good_signature_grants_the_rights_of_its_rule() -> None:
     assert grant.expires == 1700003600.0
 
 
-@pytest.mark.parametrize("text, problem", [
-    (FORGED, "InvalidSignature: The token"),
-    (EXPIRED, "ExpiredToken: The token is expired."),
-    (HOUR.replace("skn=all", "skn=none"), "InvalidSignature: There is no rule 'none'"),
-    (HOUR.replace("%2Fq", "%2Fp"), "InvalidSignature: The token"),
-    (HOUR.replace("1700003600", "1700003601"), "InvalidSignature: The token"),
-    (HOUR.replace("&se=1700003600", ""), "MalformedToken"),
-    (HOUR.replace("se=1700003600", "se=soon"), "MalformedToken"),
-    (HOUR.replace("sig=O", "sig=*"), "MalformedToken"),
-    (HOUR.replace("se=1700003600", "se=1" + 400 * "0"), "MalformedToken"),
-    ("SharedAccessSignature ", "MalformedToken"),
-    (FORGED_JWT, "InvalidSignature: The token"),
-    (JWT.replace("eyJhbGci", "eyJhbGcj"), "MalformedToken"),
-    ("a.b.c", "MalformedToken"),
-    ("", "MalformedToken"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (FORGED, "InvalidSignature: The token"),
+        (EXPIRED, "ExpiredToken: The token is expired."),
+        (HOUR.replace("skn=all", "skn=none"), "InvalidSignature: There is no rule 'none'"),
+        (HOUR.replace("%2Fq", "%2Fp"), "InvalidSignature: The token"),
+        (HOUR.replace("1700003600", "1700003601"), "InvalidSignature: The token"),
+        (HOUR.replace("&se=1700003600", ""), "MalformedToken"),
+        (HOUR.replace("se=1700003600", "se=soon"), "MalformedToken"),
+        (HOUR.replace("sig=O", "sig=*"), "MalformedToken"),
+        (HOUR.replace("se=1700003600", "se=1" + 400 * "0"), "MalformedToken"),
+        ("SharedAccessSignature ", "MalformedToken"),
+        (FORGED_JWT, "InvalidSignature: The token"),
+        (JWT.replace("eyJhbGci", "eyJhbGcj"), "MalformedToken"),
+        (FORGED_SWT, "InvalidSignature: The token"),
+        (SWT.replace("Listen", "Manage"), "InvalidSignature: The token"),
+        (SWT.replace("ExpiresOn", "Expires"), "MalformedToken"),
+        ("a.b.c", "MalformedToken"),
+        ("", "MalformedToken"),
+    ],
+)
 def test_a_bad_token_is_refused_with_the_reason(text: str, problem: str) -> None:
     with pytest.raises(BadToken, match=problem) as raised:
         check(text, NAMESPACE.known_rules, "jwt-key", 1700000000.0)
@@ -173,6 +185,15 @@ def test_a_json_web_token_needs_the_secret() -> None:
         check(JWT, {}, None, 1700000000.0)
     with pytest.raises(BadToken, match="ExpiredToken"):
         check(JWT, {}, "jwt-key", 1700003600.0)
+
+
+def test_a_simple_web_token_grants_the_rights_it_names() -> None:
+    grant = check(SWT, {}, "jwt-key", 1700000000.0)
+    assert grant.rights == {"Listen", "Send"}
+    assert grant.scope == Resource("ns.example", "q")
+    assert grant.expires == 1700003600.0
+    with pytest.raises(BadToken, match="InvalidToken"):
+        check(SWT, {}, None, 1700000000.0)
 
 
 # -- $cbs --------------------------------------------------------------------
@@ -189,10 +210,16 @@ def test_without_a_token_links_are_refused(bus: MemoryBus) -> None:
         )
 
 
-@pytest.mark.parametrize("token, kind", [
-    (HOUR, SAS), (JWT, "jwt"),
-    (HOUR, "jwt"),  # as Microsoft's SDK for Python has it
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "token, kind",
+    [
+        (HOUR, SAS),
+        (JWT, "jwt"),
+        (JWT, "amqp:jwt"),
+        (SWT, "amqp:swt"),
+        (HOUR, "jwt"),  # as Microsoft's SDK for Python has it
+    ],
+)
 def test_a_token_opens_the_entity(bus: MemoryBus, token: str, kind: str) -> None:
     claimant = Claimant(bus)
     assert claimant.put(token, kind=kind) == (202, "Accepted")
@@ -227,17 +254,26 @@ def test_a_rule_that_may_listen_may_not_send(bus: MemoryBus) -> None:
     assert "'Send' claim(s)" in refusal(claimant.client.sender("q"))[1]
 
 
-@pytest.mark.parametrize("token, name, kind, status, problem", [
-    (FORGED, QUEUE, SAS, 401, "InvalidSignature: "),
-    (EXPIRED, QUEUE, SAS, 401, "ExpiredToken: "),
-    (HOUR, "sb://ns.example/other", SAS, 401, "InvalidAudience: "),
-    (HOUR, "sb://elsewhere/q", SAS, 401, "InvalidAudience: "),
-    (EVERYTHING, "sb://ns.example/x", SAS, 404, "The messaging entity 'sb://ns.example/x' could "),
-    (HOUR, QUEUE, "kerberos", 400, "BadRequest: unknown type of token 'kerberos'"),
-    (HOUR, "", SAS, 400, "BadRequest: the application property 'name' is missing"),
-    (b"token", QUEUE, SAS, 400, "BadRequest: the token must be an amqp-value string"),
-    (None, QUEUE, SAS, 400, "BadRequest: the token must be an amqp-value string"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "token, name, kind, status, problem",
+    [
+        (FORGED, QUEUE, SAS, 401, "InvalidSignature: "),
+        (EXPIRED, QUEUE, SAS, 401, "ExpiredToken: "),
+        (HOUR, "sb://ns.example/other", SAS, 401, "InvalidAudience: "),
+        (HOUR, "sb://elsewhere/q", SAS, 401, "InvalidAudience: "),
+        (
+            EVERYTHING,
+            "sb://ns.example/x",
+            SAS,
+            404,
+            "The messaging entity 'sb://ns.example/x' could ",
+        ),
+        (HOUR, QUEUE, "kerberos", 400, "BadRequest: unknown type of token 'kerberos'"),
+        (HOUR, "", SAS, 400, "BadRequest: the application property 'name' is missing"),
+        (b"token", QUEUE, SAS, 400, "BadRequest: the token must be an amqp-value string"),
+        (None, QUEUE, SAS, 400, "BadRequest: the token must be an amqp-value string"),
+    ],
+)
 def test_a_refused_token_is_answered_with_the_reason(
     bus: MemoryBus, token: Any, name: str, kind: str, status: int, problem: str
 ) -> None:
@@ -434,22 +470,28 @@ def test_a_topic_that_is_none_is_refused(text: str) -> None:
         parse_topic(text)
 
 
-@pytest.mark.parametrize("settings, problem", [
-    ({"queues": ("q",)}, "needs a rule"),
-    ({"rules": RULES, "lock_duration": 0.0}, "lock_duration"),
-    ({"rules": RULES, "token_grace": 0.0}, "token_grace"),
-    ({"rules": RULES, "max_delivery_count": 0}, "max_delivery_count"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, problem",
+    [
+        ({"queues": ("q",)}, "needs a rule"),
+        ({"rules": RULES, "lock_duration": 0.0}, "lock_duration"),
+        ({"rules": RULES, "token_grace": 0.0}, "token_grace"),
+        ({"rules": RULES, "max_delivery_count": 0}, "max_delivery_count"),
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(settings: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Namespace(**settings)
 
 
-@pytest.mark.parametrize("settings, problem", [
-    ({"mode": "servicebus"}, "needs a namespace"),
-    ({"mode": "broker", "namespace": NAMESPACE}, "no other, needs a namespace"),
-    ({"mode": "servicebus", "namespace": NAMESPACE, "users": {"a": "b"}}, "are its rules"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings, problem",
+    [
+        ({"mode": "servicebus"}, "needs a namespace"),
+        ({"mode": "broker", "namespace": NAMESPACE}, "no other, needs a namespace"),
+        ({"mode": "servicebus", "namespace": NAMESPACE, "users": {"a": "b"}}, "are its rules"),
+    ],
+)
 def test_a_bus_needs_a_namespace_exactly_in_its_mode(settings: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Bus(**settings)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``amqp1 bus`` as its users see it: a process, its output, signals."""
 
@@ -93,17 +83,88 @@ def test_a_signal_closes_connections_cleanly_and_exits_0(start: Any, number: int
 
 def test_users_and_watermarks_are_taken_from_the_command_line(start: Any) -> None:
     process = start(
-        "--mode", "broker", "--user", "joe:secret", "--user", "jim:a:b",
-        "--queue-capacity", "3", "--queue-resume", "1",
-    )  # fmt: skip
+        "--mode",
+        "broker",
+        "--user",
+        "joe:secret",
+        "--user",
+        "jim:a:b",
+        "--queue-capacity",
+        "3",
+        "--queue-resume",
+        "1",
+    )
     client = BlockingConnection(
-        process.url, timeout=TIMEOUT, user="jim", password="a:b", allowed_mechs="PLAIN",
+        process.url,
+        timeout=TIMEOUT,
+        user="jim",
+        password="a:b",
+        allowed_mechs="PLAIN",
         reconnect=False,
-    )  # fmt: skip
+    )
     sender = client.create_sender("q")
     for _ in range(3):
         sender.send(Message(body="x"))
     assert sender.link.credit == 0
+    client.close()
+
+
+def test_users_may_lie_in_a_file_or_in_the_environment(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others can read a command line."""
+    (tmp_path / "users").write_text("joe:secret\n\njim:a:b\n")
+    monkeypatch.setenv("BUS_USER", "ann:other")
+    process = start("--user", f"file:{tmp_path}/users", "--user", "env:BUS_USER")
+    for user, password in (("joe", "secret"), ("jim", "a:b"), ("ann", "other")):
+        BlockingConnection(
+            process.url,
+            timeout=TIMEOUT,
+            user=user,
+            password=password,
+            allowed_mechs="PLAIN",
+            reconnect=False,
+        ).close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--user", "env:NOBODY_SETS_THIS"), "there is no such variable in the environment"),
+        (("--user", "file:/dev/null"), "file:/dev/null has no user"),
+        (("--jwt-secret", "file:/nowhere"), "No such file or directory"),
+        (("--sas-rule", "file:/nowhere"), "No such file or directory"),
+    ],
+)
+def test_a_secret_that_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bus", *arguments])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_watermarks_of_addresses_come_from_a_file_that_is_read_again(
+    start: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "limits.json"
+    path.write_text('{"q": {"capacity": 3}}')
+    process = start(
+        "--mode", "broker", "--queue-capacity-bytes", "1000000", "--queue-limits", str(path)
+    )
+    client = BlockingConnection(process.url, timeout=TIMEOUT, reconnect=False)
+    sender, other = client.create_sender("q"), client.create_sender("other")
+    client.wait(lambda: (sender.link.credit, other.link.credit) == (3, 250), timeout=TIMEOUT)
+    path.write_text('{"q": {"capacity": 9}, "other": {"capacity_bytes": "many"}}')
+    process.popen.send_signal(signal.SIGHUP)
+    assert process.popen.stderr is not None
+    line = process.popen.stderr.readline()
+    assert f"The watermarks stay as they are: {path}: " in line
+    path.write_text('{"q": {"capacity": 9}}')
+    process.popen.send_signal(signal.SIGHUP)
+    assert "Watermarks of 1 address(es) are in force" in process.popen.stderr.readline()
+    client.wait(lambda: sender.link.credit == 9, timeout=TIMEOUT)
     client.close()
 
 
@@ -117,15 +178,36 @@ def test_the_first_line_says_where_websockets_are_welcome(start: Any) -> None:
 
 def test_a_namespace_is_taken_from_the_command_line(start: Any) -> None:
     process = start(
-        "--mode", "servicebus", "--queue", "q", "--session-queue", "replies", "--topic", "t:a,b",
-        "--sas-rule", "root:key", "--sas-rule", "reader:other:Listen", "--jwt-secret", "secret",
-        "--lock-duration", "5", "--max-delivery-count", "2", "--token-grace", "3",
-    )  # fmt: skip
+        "--mode",
+        "servicebus",
+        "--queue",
+        "q",
+        "--session-queue",
+        "replies",
+        "--topic",
+        "t:a,b",
+        "--sas-rule",
+        "root:key",
+        "--sas-rule",
+        "reader:other:Listen",
+        "--jwt-secret",
+        "secret",
+        "--lock-duration",
+        "5",
+        "--max-delivery-count",
+        "2",
+        "--token-grace",
+        "3",
+    )
     assert process.first.split()[3:] == ["mode=servicebus"]
     client = BlockingConnection(
-        process.url, timeout=TIMEOUT, user="root", password="key", allowed_mechs="PLAIN",
+        process.url,
+        timeout=TIMEOUT,
+        user="root",
+        password="key",
+        allowed_mechs="PLAIN",
         reconnect=False,
-    )  # fmt: skip
+    )
     client.create_sender("t").send(Message(body="to all"))
     for address in ("t/subscriptions/a", "t/subscriptions/b"):
         receiver = client.create_receiver(address)
@@ -170,6 +252,51 @@ def test_a_wrong_argument_is_explained(
         main(["bus", *arguments])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["--queue-capacity", "5"],
+            "--queue-capacity is for --mode broker, and this is --mode router",
+        ),
+        (["--queue-resume", "0"], "--queue-resume is for --mode broker, and this is --mode router"),
+        (
+            ["--mode", "broker", "--queue", "q"],
+            "--queue is for --mode servicebus, and this is --mode broker",
+        ),
+        (
+            ["--mode", "broker", "--lock-duration", "60"],
+            "--lock-duration is for --mode servicebus, and this is --mode broker",
+        ),
+        (
+            ["--mode", "servicebus", "--queue-capacity", "5"],
+            "--queue-capacity is for --mode broker, and this is --mode servicebus",
+        ),
+        (["--tls-key", "key.pem"], "--tls-key needs --tls-cert"),
+        (["--tls-ca", "ca.pem"], "--tls-ca needs --tls-cert"),
+    ],
+)
+def test_an_option_without_effect_ends_with_status_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bus", *arguments]) == 2
+    assert capsys.readouterr().err == f"amqp1 bus: {message}\n"
+
+
+def test_a_file_that_is_missing_or_no_certificate_is_named(start: Any, tmp_path: Path) -> None:
+    missing, empty = tmp_path / "missing.pem", tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    for arguments, path in (
+        ([str(missing)], missing),
+        ([str(empty)], empty),
+        ([str(empty), "--tls-ca", str(missing)], missing),
+    ):
+        process = start("--tls-cert", *arguments)
+        _, errors = process.popen.communicate(timeout=TIMEOUT)
+        assert process.popen.returncode == 1
+        assert str(path) in errors
 
 
 def test_a_port_that_is_taken_exits_1_with_the_reason(start: Any) -> None:

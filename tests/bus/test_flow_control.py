@@ -1,18 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Producer flow control by watermarks, as the two Apache Qpid designs describe it."""
 
 from __future__ import annotations
+
+import logging
+from typing import Any
 
 import pytest
 from proton import Delivery, Message
@@ -200,3 +193,159 @@ def test_any_resume_mark_below_the_capacity_works(resume: int) -> None:
         assert sender.credit == 0
         receiver.accept()
     assert sender.credit == 4 - resume
+
+
+# -- bytes, limits of one queue, changes, and the log ----------------------------------------------
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    found = [(r.levelno, r.getMessage()) for r in caplog.records if r.name.endswith("broker")]
+    caplog.clear()
+    return found
+
+
+BODY = "x" * 1000
+#: header with nothing, properties with nothing but an address, body: of a message of proton
+SIZE = len(Message(body=BODY).encode())
+
+
+def test_a_queue_is_full_by_bytes_too() -> None:
+    bus = MemoryBus("broker", Limits(capacity_bytes=4 * SIZE, resume_bytes=2 * SIZE))
+    one, two = bus.client("one"), bus.client("two")
+    sender = one.sender("queue")
+    assert sender.credit == 250
+    for _ in range(4):
+        assert outcome(sender.send(Message(body=BODY))) == Delivery.ACCEPTED
+    assert sender.credit == 0
+    receiver = two.receiver("queue", credit=10)
+    receiver.accept()
+    assert sender.credit == 0
+    receiver.accept()
+    assert sender.credit == 250
+
+
+def test_with_both_measures_both_have_to_be_down() -> None:
+    bus = MemoryBus("broker", Limits(4, 3, 4 * SIZE, SIZE))
+    one, two = bus.client("one"), bus.client("two")
+    sender = one.sender("queue")
+    for _ in range(4):
+        sender.send(Message(body=BODY))
+    receiver = two.receiver("queue", credit=10)
+    receiver.accept()
+    receiver.accept()
+    assert sender.credit == 0
+    receiver.accept()
+    assert sender.credit == 3
+
+
+def test_limits_of_one_queue_are_changed_while_it_runs(bus: MemoryBus, one: Client) -> None:
+    full, other = one.sender("queue"), one.sender("other")
+    for number in range(4):
+        full.send(str(number))
+    assert full.credit == 0
+    broker: Any = bus.behaviour
+    broker.limit("queue", Limits(10, 5))
+    bus.settle()
+    assert (full.credit, other.credit) == (6, 4)
+    broker.limit("queue", Limits(3, 1))
+    bus.settle()
+    assert (full.credit, other.credit) == (0, 4)
+    broker.limit("queue", None)
+    broker.limit(None, Limits())
+    bus.settle()
+    assert (full.credit, other.credit) == (250, 250)
+
+
+def test_what_was_held_back_is_accepted_when_the_limit_goes_up(bus: MemoryBus, one: Client) -> None:
+    sender = one.sender("queue")
+    deliveries = [sender.send(str(number)) for number in range(6)]
+    assert [outcome(each) for each in deliveries[4:]] == [None, None]
+    broker: Any = bus.behaviour
+    broker.limit("queue", Limits(100, 50))
+    bus.settle()
+    assert [outcome(each) for each in deliveries[4:]] == [Delivery.ACCEPTED] * 2
+
+
+def test_a_full_queue_is_told_reminded_of_and_told_again(
+    bus: MemoryBus, one: Client, two: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sender = one.sender("queue")
+    for _ in range(4):
+        sender.send(Message(body=BODY))
+    full = (
+        logging.WARNING,
+        f"Queue queue is full: it has 4 messages, {4 * SIZE} bytes (limits: "
+        "4 messages, 2 to resume); no credit for 1 producer(s)",
+    )
+    assert said(caplog) == [full]
+    bus.advance(9.9)
+    assert said(caplog) == []
+    bus.advance(0.1)
+    assert said(caplog) == [full]
+    bus.advance(10)
+    assert said(caplog) == [full]
+    receiver = two.receiver("queue", credit=10)
+    receiver.accept()
+    assert said(caplog) == []
+    receiver.accept()
+    assert said(caplog) == [
+        (
+            logging.INFO,
+            f"Queue queue takes messages again: it has 2 messages, "
+            f"{2 * SIZE} bytes, and was full for 20.0 s",
+        )
+    ]
+    bus.advance(60)
+    assert said(caplog) == []
+
+
+def test_a_queue_that_is_full_again_and_again_is_told_once_in_ten_seconds(
+    bus: MemoryBus, one: Client, two: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sender, receiver = one.sender("queue"), two.receiver("queue", credit=0)
+    for _ in range(5):
+        for number in range(4):
+            sender.send(str(number))
+        receiver.flow(4)
+        for _ in range(4):
+            receiver.accept()
+    assert [level for level, _ in said(caplog)] == [logging.WARNING, logging.INFO]
+    bus.advance(10)
+    assert said(caplog) == [
+        (logging.WARNING, "Queue queue was full 5 times within 10 s, and is not now")
+    ]
+    bus.advance(60)
+    assert said(caplog) == []
+
+
+def test_a_topic_s_limits_are_those_of_each_subscriber(bus: MemoryBus, one: Client) -> None:
+    broker: Any = bus.behaviour
+    broker.limit("broadcast.t", Limits(2, 1))
+    one.receiver("broadcast.t", credit=0)
+    sender = one.sender("broadcast.t")
+    assert sender.credit == 2
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"capacity": -1},
+        {"capacity": 5, "resume": 5},
+        {"capacity": 5, "resume": 6},
+        {"resume": 1},
+        {"capacity_bytes": -1},
+        {"capacity_bytes": 5, "resume_bytes": 5},
+        {"resume_bytes": 1},
+    ],
+)
+def test_watermarks_that_make_no_sense(marks: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="resume"):
+        Limits.of(**marks)
+
+
+def test_resume_marks_are_three_quarters_unless_given() -> None:
+    assert Limits.of(8, capacity_bytes=1000) == Limits(8, 6, 1000, 750)
+    assert Limits.of(8, 2, 1000, 10) == Limits(8, 2, 1000, 10)
+    assert Limits.of() == Limits()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Reading and rewriting message headers: literals from AMQP 1.0, and proton as the judge."""
 
@@ -140,19 +130,26 @@ STRINGS = bytes.fromhex("0053 74 c1 07 02 a1 01 6b a1 01 76")  # {"k": "v"}
 def test_annotations_and_properties_are_put_in_their_places() -> None:
     data = annotate(BODY, {"n": b"\x54\x05"}, {"p": "q"})
     # message annotations {n: 5}, application properties {"p": "q"}, the body
-    assert data == bytes.fromhex(
-        "0053 72 d1 00000009 00000002 a3 01 6e 54 05"
-        "0053 74 d1 00000010 00000002 b1 00000001 70 b1 00000001 71"
-    ) + BODY
+    assert (
+        data
+        == bytes.fromhex(
+            "0053 72 d1 00000009 00000002 a3 01 6e 54 05"
+            "0053 74 d1 00000010 00000002 b1 00000001 70 b1 00000001 71"
+        )
+        + BODY
+    )
 
 
 def test_what_is_there_is_kept_or_replaced() -> None:
     data = annotate(FULL_HEADER + NOTES + PROPERTIES + STRINGS + BODY, {"a": b"\x40"}, {"k": "w"})
-    assert data == FULL_HEADER + bytes.fromhex(
-        "0053 72 d1 00000008 00000002 a3 01 61 40"
-    ) + PROPERTIES + bytes.fromhex(
-        "0053 74 d1 00000010 00000002 b1 00000001 6b b1 00000001 77"
-    ) + BODY
+    assert (
+        data
+        == FULL_HEADER
+        + bytes.fromhex("0053 72 d1 00000008 00000002 a3 01 61 40")
+        + PROPERTIES
+        + bytes.fromhex("0053 74 d1 00000010 00000002 b1 00000001 6b b1 00000001 77")
+        + BODY
+    )
     message = Message()
     message.decode(annotate(NOTES + STRINGS + BODY, {"c": b"\x40"}, {"l": "x"}))
     assert {str(k): v for k, v in message.annotations.items()} == {"a": "b", "c": None}
@@ -164,11 +161,14 @@ def test_nothing_to_add_changes_nothing() -> None:
     assert annotate(NOTES + BODY, {}, {}) == NOTES + BODY
 
 
-@pytest.mark.parametrize("section", [
-    bytes.fromhex("0053 72 45"),  # a list
-    bytes.fromhex("0053 74 c1 04 01 a1 01 61"),  # a key without a value
-    bytes.fromhex("0053 72 c1 07 02 a3 01 61 a1 05 62"),  # a value that ends too late
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "section",
+    [
+        bytes.fromhex("0053 72 45"),  # a list
+        bytes.fromhex("0053 74 c1 04 01 a1 01 61"),  # a key without a value
+        bytes.fromhex("0053 72 c1 07 02 a3 01 61 a1 05 62"),  # a value that ends too late
+    ],
+)
 def test_maps_that_are_none_are_refused(section: bytes) -> None:
     with pytest.raises(Malformed):
         check_maps(section + BODY)
@@ -199,15 +199,18 @@ def test_a_batch_is_taken_apart(envelope: bytes) -> None:
     assert unbatch(envelope + data_section(one) + data_section(two)) == [one, two]
 
 
-@pytest.mark.parametrize("data", [
-    BODY,
-    data_section(b"data"),
-    data_section(b""),
-    data_section(BODY) + data_section(b"data"),
-    data_section(PROPERTIES),  # a message without a body
-    data_section(BODY + PROPERTIES),  # not in their order
-    data_section(BODY)[:-1],
-    b"",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        BODY,
+        data_section(b"data"),
+        data_section(b""),
+        data_section(BODY) + data_section(b"data"),
+        data_section(PROPERTIES),  # a message without a body
+        data_section(BODY + PROPERTIES),  # not in their order
+        data_section(BODY)[:-1],
+        b"",
+    ],
+)
 def test_anything_else_is_one_message(data: bytes) -> None:
     assert unbatch(data) == [data]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The embedded Service Bus: entities, locks, dead letters, sessions, requests about locks."""
 
@@ -59,9 +49,16 @@ def texts(message: Message) -> dict[str, Any]:
 # -- entities ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("address", [
-    "missing", "topic/subscriptions/three", "topic/one", "q/$deadletter", "$unknown",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "address",
+    [
+        "missing",
+        "topic/subscriptions/three",
+        "topic/one",
+        "q/$deadletter",
+        "$unknown",
+    ],
+)
 def test_an_entity_that_is_missing_is_refused(client: Client, address: str) -> None:
     for link in (client.sender(address), client.receiver(address)):
         assert refusal(link) == "amqp:not-found"
@@ -90,8 +87,9 @@ def test_each_subscription_of_a_topic_gets_a_copy_and_its_readers_share_it(
         sender.send(str(number))
     assert bus.behaviour.depth("topic/Subscriptions/two") == 4
     assert bus.behaviour.depth("topic") == 8
-    first, second = client.receiver("topic/Subscriptions/ONE", 2), client.receiver(
-        "sb://ns.example/topic/subscriptions/one", 2
+    first, second = (
+        client.receiver("topic/Subscriptions/ONE", 2),
+        client.receiver("sb://ns.example/topic/subscriptions/one", 2),
     )
     assert sorted(first.bodies + second.bodies) == ["0", "1", "2", "3"]
 
@@ -110,9 +108,15 @@ def test_links_are_told_how_large_a_message_may_be_and_more_is_refused(client: C
     assert delivery.remote.condition.name == "amqp:link:message-size-exceeded"
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"junk", bytes.fromhex("005370c0"), bytes.fromhex("00537245 005377a1026869"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"junk",
+        bytes.fromhex("005370c0"),
+        bytes.fromhex("00537245 005377a1026869"),
+    ],
+)
 def test_what_is_no_message_is_refused(client: Client, data: bytes) -> None:
     delivery = client.sender("q").send(data or bytearray())
     assert outcome(delivery) == Delivery.REJECTED
@@ -362,14 +366,17 @@ def test_a_message_is_abandoned_or_buried_by_its_lock(bus: MemoryBus, client: Cl
     assert manager.ask("update-disposition", body)[0] == 200
     assert [m.delivery_count for _, m in receiver.arrived] == [0, 1]
     body = {
-        "lock-tokens": [only_lock(bus, "q")], "disposition-status": "suspended",
-        "deadletter-reason": "why", "deadletter-description": "because",
-    }  # fmt: skip
+        "lock-tokens": [only_lock(bus, "q")],
+        "disposition-status": "suspended",
+        "deadletter-reason": "why",
+        "deadletter-description": "because",
+    }
     assert manager.ask("update-disposition", body)[0] == 200
     dead = client.receiver("q/$deadletterqueue")
     assert dead.arrived[0][1].properties == {
-        "DeadLetterReason": "why", "DeadLetterErrorDescription": "because",
-    }  # fmt: skip
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "because",
+    }
 
 
 def test_other_requests_are_not_implemented(client: Client) -> None:
@@ -408,9 +415,7 @@ def test_a_session_is_for_one_receiver_at_a_time(bus: MemoryBus, client: Client)
     assert bus.behaviour.depth("replies") == 0
 
 
-def test_the_lock_of_a_session_is_lost_unless_it_is_renewed(
-    bus: MemoryBus, client: Client
-) -> None:
+def test_the_lock_of_a_session_is_lost_unless_it_is_renewed(bus: MemoryBus, client: Client) -> None:
     receiver = client.receiver("replies", filters={SESSION: "a"})
     until = {str(k): v for k, v in receiver.link.remote_properties.items()}
     # 2023-11-14T22:13:50Z in ticks of 100 ns since year 1

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """AMQP over WebSocket: frame by frame with literals of RFC 6455, then on real sockets."""
 
@@ -41,9 +31,13 @@ KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 def request(path: str = PATH, subprotocols: str | None = "amqp") -> bytes:
     lines = [
-        f"GET {path} HTTP/1.1", "Host: bus", "Upgrade: websocket", "Connection: Upgrade",
-        f"Sec-WebSocket-Key: {KEY}", "Sec-WebSocket-Version: 13",
-    ]  # fmt: skip
+        f"GET {path} HTTP/1.1",
+        "Host: bus",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {KEY}",
+        "Sec-WebSocket-Version: 13",
+    ]
     if subprotocols is not None:
         lines.append(f"Sec-WebSocket-Protocol: {subprotocols}")
     return "\r\n".join([*lines, "", ""]).encode()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures: real buses, one node of each for all tests."""
 
 from __future__ import annotations
@@ -19,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.bars.support import Transports
-from tests.bars.workers import Worker
+from tests.bars.workers import Worker, log_folder
 from tests.buses.javabus import JavaBus
 from tests.buses.rabbit import Node
 
@@ -31,8 +21,7 @@ _NODES = {"artemis", "brokerj", "java_bus", "rabbit", "rabbit40", "rabbit43"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and _NODES & set(
-                getattr(item, "fixturenames", ())):
+        if here in item.path.parents and _NODES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(TIMEOUT))
 
 
@@ -77,14 +66,15 @@ def transports() -> Iterator[Transports]:
 def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
     """Starts processes of applications: ``worker("server")``."""
     started: list[Worker] = []
+    with log_folder(tmp_path) as logs:
 
-    def start(name: str) -> Worker:
-        started.append(Worker(name, tmp_path / f"{name}.log"))
-        return started[-1]
+        def start(name: str) -> Worker:
+            started.append(Worker(name, logs / f"{name}.log"))
+            return started[-1]
 
-    yield start
-    for one in started:
-        one.stop()
+        yield start
+        for one in started:
+            one.stop()
 
 
 def _node(suite: str, factory: pytest.TempPathFactory) -> Iterator[Node]:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """ActiveMQ Artemis and Qpid Broker-J through tools/javabus.sh."""
 
 from __future__ import annotations
@@ -52,6 +42,10 @@ class JavaBus:
         """SIGKILL."""
         self._run("kill", self.name, str(self.port), timeout=30)
 
+    def signal(self, name: str) -> None:
+        """Send STOP or CONT."""
+        self._run("signal", self.name, str(self.port), name, timeout=30)
+
     def wipe(self) -> None:
         """Stops it and forgets what it stored."""
         self._run("stop", self.name, str(self.port), "--wipe", timeout=60)
@@ -65,8 +59,9 @@ class JavaBus:
         if self.name == "brokerj":
             found = json.loads(self._run("ctl", self.name, str(self.port), "queue", timeout=60))
             return {queue["name"] for queue in found}
-        table = self._run("ctl", self.name, str(self.port), "queue", "stat", "--maxColumnSize",
-                          "-1", timeout=60)
+        table = self._run(
+            "ctl", self.name, str(self.port), "queue", "stat", "--maxColumnSize", "-1", timeout=60
+        )
         rows = [line.split("|") for line in table.splitlines() if line.startswith("|")]
         names = {row[1].strip() for row in rows[1:] if len(row) > 9}
         return {n for n in names if n and n != "DLQ" and not n.startswith(("$", "activemq."))}
@@ -81,14 +76,24 @@ class JavaBus:
         return found
 
     def _run(self, *arguments: str, timeout: float) -> str:
-        environment = {**os.environ, "JAVABUS_FULL": str(FULL),
-                       "JAVABUS_ARGS": "-Dartemis.scan=200 "
-                                       f"-Dopenstack.expiry={self._expiry}"}
+        environment = {
+            **os.environ,
+            "JAVABUS_FULL": str(FULL),
+            "JAVABUS_ARGS": f"-Dartemis.scan=200 -Dopenstack.expiry={self._expiry}",
+        }
         with self.log.open("ab") as sink:
-            done = subprocess.run(["bash", str(_TOOL), *arguments], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=sink, timeout=timeout,
-                                  check=False, env=environment, text=True)
+            done = subprocess.run(
+                ["bash", str(_TOOL), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                timeout=timeout,
+                check=False,
+                env=environment,
+                text=True,
+            )
         if done.returncode:
-            raise RuntimeError(f"javabus.sh {' '.join(arguments)}: "
-                               + self.log.read_text(errors="replace")[-2000:])
+            raise RuntimeError(
+                f"javabus.sh {' '.join(arguments)}: " + self.log.read_text(errors="replace")[-2000:]
+            )
         return done.stdout

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """RabbitMQ nodes for tests: rabbitmqctl, its management over AMQP, and the events it tells."""
 
 from __future__ import annotations
@@ -31,18 +21,27 @@ from tests.bars.support import Transports
 _TOOL = Path(__file__).resolve().parents[2] / "tools" / "rabbitmq.sh"
 WAIT = 20.0
 #: exchanges that every virtual host has
-BUILT_IN = {"", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic",
-            "amq.rabbitmq.trace", "amq.rabbitmq.log", "amq.rabbitmq.event"}
+BUILT_IN = {
+    "",
+    "amq.direct",
+    "amq.fanout",
+    "amq.headers",
+    "amq.match",
+    "amq.topic",
+    "amq.rabbitmq.trace",
+    "amq.rabbitmq.log",
+    "amq.rabbitmq.event",
+}
 
 
 class Node(RabbitMQ):
     """A node that tells its events on the exchange amq.rabbitmq.event."""
 
-    def _run(self, *arguments: str, timeout: float) -> None:
+    def _run(self, *arguments: str, timeout: float) -> str:
         before = os.environ.get("RMQ_PLUGINS")
         os.environ["RMQ_PLUGINS"] = "rabbitmq_event_exchange"
         try:
-            super()._run(*arguments, timeout=timeout)
+            return super()._run(*arguments, timeout=timeout)
         finally:
             if before is None:
                 del os.environ["RMQ_PLUGINS"]
@@ -53,7 +52,12 @@ class Node(RabbitMQ):
         """rabbitmqctl."""
         done = subprocess.run(
             ["bash", str(_TOOL), "ctl", self.suite, str(self.port), "-q", *arguments],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         if done.returncode:
             raise RuntimeError(f"rabbitmqctl {' '.join(arguments)}: {done.stderr}")
         return done.stdout
@@ -68,11 +72,12 @@ class Node(RabbitMQ):
         with ThreadPoolExecutor(3) as pool:
             queues = pool.submit(self.listed, "list_queues", "name")
             exchanges = pool.submit(self.listed, "list_exchanges", "name")
-            bindings = pool.submit(self.listed, "list_bindings", "source_name",
-                                   "destination_name")
-        return ({row[0] for row in queues.result()},
-                {row[0] for row in exchanges.result()} - BUILT_IN,
-                {row[1] for row in bindings.result() if row[0]})
+            bindings = pool.submit(self.listed, "list_bindings", "source_name", "destination_name")
+        return (
+            {row[0] for row in queues.result()},
+            {row[0] for row in exchanges.result()} - BUILT_IN,
+            {row[1] for row in bindings.result() if row[0]},
+        )
 
 
 class _Paired(LinkOption):
@@ -104,24 +109,45 @@ class Management:
 
     def __init__(self, node: RabbitMQ) -> None:
         self.connection = BlockingConnection(
-            f"127.0.0.1:{node.port}", timeout=WAIT, user="guest", password="guest",
-            sasl_enabled=True, allowed_mechs="PLAIN")
+            f"127.0.0.1:{node.port}",
+            timeout=WAIT,
+            user="guest",
+            password="guest",
+            sasl_enabled=True,
+            allowed_mechs="PLAIN",
+        )
         self._receiver = self.connection.create_receiver(
-            "/management", name="management", credit=100, options=_Paired())
+            "/management", name="management", credit=100, options=_Paired()
+        )
         self._sender = self.connection.create_sender(
-            "/management", name="management", options=_Paired())
+            "/management", name="management", options=_Paired()
+        )
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[str, Any]:
-        self._sender.send(_Raw(bytes(codec.encode_message(
-            body, message_id="1", to=path, subject=method, reply_to="$me"))))
+        self._sender.send(
+            _Raw(
+                bytes(
+                    codec.encode_message(
+                        body, message_id="1", to=path, subject=method, reply_to="$me"
+                    )
+                )
+            )
+        )
         answer: Message = self._receiver.receive(timeout=WAIT)
         return answer.subject, answer.body
 
     def declare(self, name: str, exclusive: bool = False, **arguments: Any) -> str:
         """A queue; arguments with underscores for dashes."""
-        status, _ = self("PUT", f"/queues/{quoted(name)}", {
-            "durable": not exclusive, "exclusive": exclusive, "auto_delete": False,
-            "arguments": {key.replace("_", "-"): value for key, value in arguments.items()}})
+        status, _ = self(
+            "PUT",
+            f"/queues/{quoted(name)}",
+            {
+                "durable": not exclusive,
+                "exclusive": exclusive,
+                "auto_delete": False,
+                "arguments": {key.replace("_", "-"): value for key, value in arguments.items()},
+            },
+        )
         return status
 
     def delete(self, name: str) -> None:
@@ -145,8 +171,16 @@ class Events(Management):
     def __init__(self, node: RabbitMQ, kind: str) -> None:
         super().__init__(node)
         self.declare("events", exclusive=True)
-        self("POST", "/bindings", {"source": "amq.rabbitmq.event", "destination_queue": "events",
-                                   "binding_key": kind, "arguments": {}})
+        self(
+            "POST",
+            "/bindings",
+            {
+                "source": "amq.rabbitmq.event",
+                "destination_queue": "events",
+                "binding_key": kind,
+                "arguments": {},
+            },
+        )
         self._events = self.connection.create_receiver("/queues/events", credit=100)
 
     def wait_for(self, names: set[str]) -> None:
@@ -173,30 +207,51 @@ class Apps:
     def server(self, topic: str, endpoint: Any, name: str = "s", **settings: Any) -> Any:
         server = om.get_rpc_server(
             self.transports.rpc(self.node.url(), **(self.settings | settings)),
-            om.Target(exchange="tests", topic=topic, server=name), [endpoint],
-            executor="threading")
+            om.Target(exchange="tests", topic=topic, server=name),
+            [endpoint],
+            executor="threading",
+        )
         server.start()
         self.transports._servers.append(server)
         return server
 
-    def client(self, topic: str, timeout: float = WAIT, retry: int | None = None,
-               **settings: Any) -> Any:
+    def client(
+        self, topic: str, timeout: float = WAIT, retry: int | None = None, **settings: Any
+    ) -> Any:
         return om.get_rpc_client(
             self.transports.rpc(self.node.url(), **(self.settings | settings)),
-            om.Target(exchange="tests", topic=topic), timeout=timeout, retry=retry)
+            om.Target(exchange="tests", topic=topic),
+            timeout=timeout,
+            retry=retry,
+        )
 
-    def listener(self, topic: str, endpoint: Any, pool: str | None = None,
-                 allow_requeue: bool = False, **settings: Any) -> Any:
+    def listener(
+        self,
+        topic: str,
+        endpoint: Any,
+        pool: str | None = None,
+        allow_requeue: bool = False,
+        **settings: Any,
+    ) -> Any:
         listener = om.get_notification_listener(
             self.transports.notification(self.node.url(), **(self.settings | settings)),
-            [om.Target(exchange="tests", topic=topic)], [endpoint], executor="threading",
-            pool=pool, allow_requeue=allow_requeue)
+            [om.Target(exchange="tests", topic=topic)],
+            [endpoint],
+            executor="threading",
+            pool=pool,
+            allow_requeue=allow_requeue,
+        )
         listener.start()
         self.transports._servers.append(listener)
         return listener
 
     def notifier(self, topic: str, retry: int = -1, **settings: Any) -> Any:
         return om.Notifier(
-            self.transports.notification(self.node.url(), default_notification_exchange="tests",
-                                         **(self.settings | settings)),
-            publisher_id="p", driver="messaging", topics=[topic], retry=retry)
+            self.transports.notification(
+                self.node.url(), default_notification_exchange="tests", **(self.settings | settings)
+            ),
+            publisher_id="p",
+            driver="messaging",
+            topics=[topic],
+            retry=retry,
+        )

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """A client of the buses without this driver: python-qpid-proton alone."""
 
 from __future__ import annotations
@@ -20,10 +10,13 @@ from proton import Array, Data, Delivery, Message, symbol
 from proton.reactor import LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
-OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list",
-            "amqp:modified:list")
-_NAMES = {Delivery.ACCEPTED: "accepted", Delivery.REJECTED: "rejected",
-          Delivery.RELEASED: "released", Delivery.MODIFIED: "modified"}
+OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+_NAMES = {
+    Delivery.ACCEPTED: "accepted",
+    Delivery.REJECTED: "rejected",
+    Delivery.RELEASED: "released",
+    Delivery.MODIFIED: "modified",
+}
 TIMEOUT = 10
 
 
@@ -44,24 +37,33 @@ class Raw:
 
     def __init__(self, port: int, **options: Any) -> None:
         self.blocking = BlockingConnection(
-            f"127.0.0.1:{port}", timeout=TIMEOUT, user="guest", password="guest",
-            sasl_enabled=True, allowed_mechs="PLAIN", **options)
+            f"127.0.0.1:{port}",
+            timeout=TIMEOUT,
+            user="guest",
+            password="guest",
+            sasl_enabled=True,
+            allowed_mechs="PLAIN",
+            **options,
+        )
         self.open = self.blocking.conn
         self._links = 0
 
-    def sender(self, address: str | None, capability: str | None = None,
-               outcomes: bool = False) -> Any:
+    def sender(
+        self, address: str | None, capability: str | None = None, outcomes: bool = False
+    ) -> Any:
         def change(link: Any) -> None:
             if capability:
                 link.target.capabilities.put_object(_symbols(capability))
             if outcomes:
                 link.source.outcomes.put_object(_symbols(*OUTCOMES))
 
-        return self.blocking.create_sender(address, name=self._name(),
-                                           options=[_Apply(change)]).link
+        return self.blocking.create_sender(
+            address, name=self._name(), options=[_Apply(change)]
+        ).link
 
-    def receiver(self, address: str | None, capability: str | None = None,
-                 target: str | None = None) -> Any:
+    def receiver(
+        self, address: str | None, capability: str | None = None, target: str | None = None
+    ) -> Any:
         def change(link: Any) -> None:
             if capability:
                 link.source.capabilities.put_object(_symbols(capability))
@@ -69,8 +71,9 @@ class Raw:
                 link.target.address = target
 
         # credit only once it is attached: see test_credit_for_a_refused_link_ends_the_session
-        return self.blocking.create_receiver(address, name=self._name(), credit=0,
-                                             dynamic=address is None, options=[_Apply(change)])
+        return self.blocking.create_receiver(
+            address, name=self._name(), credit=0, dynamic=address is None, options=[_Apply(change)]
+        )
 
     def _name(self) -> str:
         """proton's own would be the same for two links to one address."""

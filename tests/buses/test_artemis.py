@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What ActiveMQ Artemis does, as far as the driver goes by it."""
 
 from __future__ import annotations
@@ -61,8 +51,7 @@ def test_a_sending_link_to_address_and_queue_makes_the_queue(artemis: JavaBus) -
         assert raw.receiver(f"{address}::{address}", "topic").receive(10).body == "kept"
 
 
-def test_reply_addresses_go_with_their_link_and_replies_are_rejected_then(
-        artemis: JavaBus) -> None:
+def test_reply_addresses_go_with_their_link_and_replies_are_rejected_then(artemis: JavaBus) -> None:
     with Raw(artemis.port) as raw:
         receiver = raw.receiver(None)
         address = receiver.link.remote_source.address
@@ -91,7 +80,8 @@ def test_to_a_full_address_there_is_no_credit(artemis: JavaBus) -> None:
 
 
 def test_what_nobody_fetches_expires_and_its_queue_goes_but_notifications_stay(
-        artemis: JavaBus, tmp_path: Path) -> None:
+    artemis: JavaBus, tmp_path: Path
+) -> None:
     quick = JavaBus("artemis", tmp_path / "log", expiry=500)
     try:
         quick.start()

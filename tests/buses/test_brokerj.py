@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """What Apache Qpid Broker-J does, as far as the driver goes by it."""
 
 from __future__ import annotations
@@ -33,8 +23,13 @@ class Management:
 
     def ask(self, operation: str, kind: str, body: Any, **properties: str) -> int:
         """The status code."""
-        self._raw.send(self._sender, body, id="1", reply_to="$me", properties={
-            "operation": operation, "type": f"org.apache.qpid.{kind}", **properties})
+        self._raw.send(
+            self._sender,
+            body,
+            id="1",
+            reply_to="$me",
+            properties={"operation": operation, "type": f"org.apache.qpid.{kind}", **properties},
+        )
         reply = self._replies.receive(10)
         self._replies.accept()
         return int(reply.properties["statusCode"])
@@ -43,8 +38,15 @@ class Management:
         return self.ask("CREATE", "Queue", {"name": name, "object-path": name, **attributes})
 
     def bind(self, queue: str, key: str) -> int:
-        return self.ask("bind", "Exchange", None, index="object-path", key="amq.direct",
-                        destination=queue, bindingKey=key)
+        return self.ask(
+            "bind",
+            "Exchange",
+            None,
+            index="object-path",
+            key="amq.direct",
+            destination=queue,
+            bindingKey=key,
+        )
 
 
 def test_it_says_who_it_is(brokerj: JavaBus) -> None:
@@ -67,8 +69,7 @@ def test_links_to_what_is_missing_are_refused_and_nothing_else_suffers(brokerj: 
         assert raw.receiver(None).link.remote_source.address.startswith("TempQueue")
 
 
-def test_the_relay_goes_for_one_unknown_address_unless_outcomes_are_named(
-        brokerj: JavaBus) -> None:
+def test_the_relay_goes_for_one_unknown_address_unless_outcomes_are_named(brokerj: JavaBus) -> None:
     with Raw(brokerj.port) as raw:
         assert raw.send(raw.sender(None), address="missing") == ("detached", "amqp:not-found")
         relay = raw.sender(None, outcomes=True)
@@ -109,8 +110,7 @@ def test_credit_for_a_refused_link_ends_the_session(brokerj: JavaBus) -> None:
     assert session.remote_condition.name == "amqp:session:unattached-handle"
 
 
-def test_a_queue_goes_with_its_last_reader_and_takes_its_senders_along(
-        brokerj: JavaBus) -> None:
+def test_a_queue_goes_with_its_last_reader_and_takes_its_senders_along(brokerj: JavaBus) -> None:
     with Raw(brokerj.port) as raw:
         Management(raw).queue("raw:b", lifetimePolicy="DELETE_ON_NO_OUTBOUND_LINKS")
         sender = raw.sender("raw:b", outcomes=True)
@@ -123,8 +123,9 @@ def test_a_queue_goes_with_its_last_reader_and_takes_its_senders_along(
 
 def test_an_exclusive_queue_is_for_one_connection(brokerj: JavaBus) -> None:
     with Raw(brokerj.port) as raw, Raw(brokerj.port) as other:
-        Management(raw).queue("raw:c", exclusive="CONNECTION",
-                              lifetimePolicy="DELETE_ON_CONNECTION_CLOSE")
+        Management(raw).queue(
+            "raw:c", exclusive="CONNECTION", lifetimePolicy="DELETE_ON_CONNECTION_CLOSE"
+        )
         assert raw.receiver("raw:c").link.remote_source.address == "raw:c"
         assert other.refusal(other.receiver, "raw:c") == "amqp:resource-locked"
 
@@ -132,8 +133,9 @@ def test_an_exclusive_queue_is_for_one_connection(brokerj: JavaBus) -> None:
 def test_to_a_full_queue_credit_is_taken_back(brokerj: JavaBus) -> None:
     with Raw(brokerj.port) as raw:
         management = Management(raw)
-        management.queue("raw:d", maximumQueueDepthMessages=10,
-                         overflowPolicy="PRODUCER_FLOW_CONTROL")
+        management.queue(
+            "raw:d", maximumQueueDepthMessages=10, overflowPolicy="PRODUCER_FLOW_CONTROL"
+        )
         management.queue("raw:e")
         sender, other = raw.sender("raw:d"), raw.sender("raw:e")
         assert sender.credit == 20000

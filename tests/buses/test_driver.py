@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """RPC and notifications on ActiveMQ Artemis and Qpid Broker-J, through oslo.messaging."""
 
 from __future__ import annotations
@@ -44,8 +34,14 @@ class Endpoint:
     def tell(self, ctxt: dict[str, Any], text: str) -> None:
         self.told.put(text)
 
-    def info(self, ctxt: dict[str, Any], publisher: str, event: str, payload: Any,
-             metadata: dict[str, Any]) -> None:
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher: str,
+        event: str,
+        payload: Any,
+        metadata: dict[str, Any],
+    ) -> None:
         self.told.put(payload)
 
     def get(self, count: int = 1) -> list[Any]:
@@ -61,32 +57,45 @@ class Bus:
 
     def server(self, topic: str, name: str) -> Endpoint:
         endpoint = Endpoint(name)
-        server = om.get_rpc_server(self.transports.rpc(self.bus.url()),
-                                   om.Target(exchange="tests", topic=topic, server=name),
-                                   [endpoint], executor="threading")
+        server = om.get_rpc_server(
+            self.transports.rpc(self.bus.url()),
+            om.Target(exchange="tests", topic=topic, server=name),
+            [endpoint],
+            executor="threading",
+        )
         server.start()
         self.transports._servers.append(server)
         return endpoint
 
     def client(self, topic: str, timeout: float = WAIT, **settings: Any) -> Any:
-        return om.get_rpc_client(self.transports.rpc(self.bus.url(), **settings),
-                                 om.Target(exchange="tests", topic=topic), timeout=timeout)
+        return om.get_rpc_client(
+            self.transports.rpc(self.bus.url(), **settings),
+            om.Target(exchange="tests", topic=topic),
+            timeout=timeout,
+        )
 
-    def listener(self, topic: str, pool: str | None = None,
-                 endpoint: Endpoint | None = None) -> Endpoint:
+    def listener(
+        self, topic: str, pool: str | None = None, endpoint: Endpoint | None = None
+    ) -> Endpoint:
         endpoint = endpoint or Endpoint(pool or "")
         listener = om.get_notification_listener(
             self.transports.notification(self.bus.url()),
-            [om.Target(exchange="tests", topic=topic)], [endpoint], executor="threading",
-            pool=pool)
+            [om.Target(exchange="tests", topic=topic)],
+            [endpoint],
+            executor="threading",
+            pool=pool,
+        )
         listener.start()
         self.transports._servers.append(listener)
         return endpoint
 
     def notifier(self, topic: str) -> Any:
-        return om.Notifier(self.transports.notification(
-            self.bus.url(), default_notification_exchange="tests"), publisher_id="p",
-            driver="messaging", topics=[topic])
+        return om.Notifier(
+            self.transports.notification(self.bus.url(), default_notification_exchange="tests"),
+            publisher_id="p",
+            driver="messaging",
+            topics=[topic],
+        )
 
 
 @pytest.fixture
@@ -238,6 +247,30 @@ def test_after_a_clean_stop_only_durable_queues_are_left(bus: Bus) -> None:
     assert bus.bus.queues() - before == stays
 
 
+def test_a_server_that_stops_leaves_no_queue_behind_its_connection(bus: Bus) -> None:
+    """Fanouts would wait in it until its process ends, and at last hold up those to all others."""
+    transport = bus.transports.rpc(bus.bus.url())
+
+    def started(topic: str) -> Any:
+        server = om.get_rpc_server(
+            transport,
+            om.Target(exchange="tests", topic=topic, server="s"),
+            [Endpoint("s")],
+            executor="threading",
+        )
+        server.start()
+        return server
+
+    stays = started("stays")
+    bus.transports._servers.append(stays)
+    before = bus.bus.queues()
+    stops = started("stops")
+    assert len(bus.bus.queues() - before) == 3
+    stops.stop()
+    stops.wait()
+    assert bus.bus.left("", lambda found: found == before) == before
+
+
 def test_after_a_kill_only_durable_queues_are_left(java_bus: JavaBus, tmp_path: Path) -> None:
     """That of notifications; and on Broker-J that for any server, where a cast might wait."""
     before = java_bus.queues()
@@ -251,8 +284,10 @@ def test_after_a_kill_only_durable_queues_are_left(java_bus: JavaBus, tmp_path: 
         process.stop()
     stays = {
         "artemis": {"openstack.notify.openstack:killed.info"},
-        "brokerj": {"openstack:notify:openstack:killed.info",
-                    "openstack:rpc:anycast:openstack:killed"},
+        "brokerj": {
+            "openstack:notify:openstack:killed.info",
+            "openstack:rpc:anycast:openstack:killed",
+        },
     }[java_bus.name]
     # any server, one, all, notifications, and two for replies
     assert len(while_it_lives) == 6
@@ -261,18 +296,21 @@ def test_after_a_kill_only_durable_queues_are_left(java_bus: JavaBus, tmp_path: 
 
 
 def test_a_virtual_host_of_the_bus_or_as_a_part_of_names(
-        java_bus: JavaBus, transports: Transports) -> None:
+    java_bus: JavaBus, transports: Transports
+) -> None:
     """Broker-J's is named "default"; Artemis has none and takes any name."""
     found = []
     for pseudo in (True, False):
         url = java_bus.url() + "/default"
         transport = transports.rpc(url, pseudo_vhost=pseudo)
         endpoint = Endpoint(str(pseudo))
-        server = om.get_rpc_server(transport, om.Target(topic="vhost", server="s"), [endpoint],
-                                   executor="threading")
+        server = om.get_rpc_server(
+            transport, om.Target(topic="vhost", server="s"), [endpoint], executor="threading"
+        )
         server.start()
         transports._servers.append(server)
-        client = om.get_rpc_client(transports.rpc(url, pseudo_vhost=pseudo),
-                                   om.Target(topic="vhost"), timeout=WAIT)
+        client = om.get_rpc_client(
+            transports.rpc(url, pseudo_vhost=pseudo), om.Target(topic="vhost"), timeout=WAIT
+        )
         found.append(client.call({}, "who"))
     assert found == ["True", "False"]

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Bar: with one of two targets full, sends to the other go on at >= 90 % of their rate.
 
-Full here: a queue at its max-length that refuses what is too much. (A queue that takes nothing and
-says nothing is in tests/bars/test_flow.py.)
+Full here: a queue at its max-length that refuses what is too much. (The rates beside a queue that
+takes nothing and says nothing are in tests/bars/test_flow.py.)
 """
 
 from __future__ import annotations
@@ -26,7 +16,8 @@ from typing import Any
 import oslo_messaging as om
 import pytest
 
-from tests.bars.support import Transports
+from tests.bars.support import Logged, Transports
+from tests.bars.test_flow import _suspended
 from tests.buses.rabbit import WAIT, Apps, Management, Node
 
 pytestmark = pytest.mark.rabbitmq
@@ -86,8 +77,9 @@ def press(rabbit: Node, transports: Transports) -> Iterator[tuple[Apps, Press]]:
         management.delete("openstack:rpc:anycast:tests:full")
 
 
-def test_a_queue_that_refuses_slows_no_other(press: tuple[Apps, Press],
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_that_refuses_slows_no_other(
+    press: tuple[Apps, Press], capsys: pytest.CaptureFixture[str]
+) -> None:
     apps, pressing = press
     # over the same connection: that is where it could be slowed
     free = pressing._full.prepare(topic="free")
@@ -107,8 +99,43 @@ def test_a_queue_that_refuses_slows_no_other(press: tuple[Apps, Press],
         ratios.append(rate() / alone)
         pressing.on.clear()
     with capsys.disabled():
-        print(f"\nrate to the other queue: {statistics.median(ratios):.0%} (median of {TURNS}), "
-              f"best {max(ratios):.0%}; refused meanwhile: {len(pressing.refused)}")
+        print(
+            f"\nrate to the other queue: {statistics.median(ratios):.0%} (median of {TURNS}), "
+            f"best {max(ratios):.0%}; refused meanwhile: {len(pressing.refused)}"
+        )
     assert len(pressing.refused) > 50
     assert pressing.taken == 0
     assert max(ratios) >= 0.9
+
+
+def test_a_queue_that_says_nothing_holds_up_no_other(rabbit: Node, transports: Transports) -> None:
+    """More messages wait than RabbitMQ takes unconfirmed on two links, up to 340 on each."""
+    apps = Apps(rabbit, transports, blocked_warning_interval=0.2)
+    silent = "openstack:rpc:anycast:tests:silent"
+    client = apps.client("silent")
+    client.cast({}, "tell", text=0)
+    others = [client.prepare(topic=f"beside{number}") for number in range(10)]
+    for other in others:
+        other.cast({}, "tell", text=0)
+    waiting = [
+        threading.Thread(target=client.cast, args=({}, "tell"), kwargs={"text": number})
+        for number in range(700)
+    ]
+    _suspended(rabbit, silent, "suspend")
+    try:
+        with Logged("blocked since") as blocked:
+            for one in waiting:
+                one.start()
+            blocked.wait(WAIT)
+        for number in range(100):
+            others[number % 10].cast({}, "tell", text=number)
+        assert all(one.is_alive() for one in waiting)
+    finally:
+        _suspended(rabbit, silent, "resume")
+    for one in waiting:
+        one.join(WAIT)
+    assert not any(one.is_alive() for one in waiting)
+    with Management(rabbit) as management:
+        assert management.queue(silent)["message_count"] == 701
+        for name in [silent, *(f"openstack:rpc:anycast:tests:beside{n}" for n in range(10))]:
+            management.delete(name)

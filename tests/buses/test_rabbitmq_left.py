@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """RabbitMQ: nothing is left on the broker that nobody asked for."""
 
 from __future__ import annotations
@@ -39,8 +29,14 @@ class Endpoint:
     def tell(self, ctxt: dict[str, Any], text: Any) -> None:
         self.told.put(text)
 
-    def info(self, ctxt: dict[str, Any], publisher: str, event: str, payload: Any,
-             metadata: dict[str, Any]) -> None:
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher: str,
+        event: str,
+        payload: Any,
+        metadata: dict[str, Any],
+    ) -> None:
         self.told.put(payload)
 
 
@@ -49,8 +45,9 @@ def stop(server: Any) -> None:
     server.wait()
 
 
-def test_nothing_is_left_after_a_clean_shutdown_but_what_keeps_notifications(
-        rabbit: Node) -> None:
+def test_after_a_clean_shutdown_queues_of_notifications_and_of_servers_are_left(
+    rabbit: Node,
+) -> None:
     before = rabbit.holds()
     transports = Transports()
     apps = Apps(rabbit, transports)
@@ -63,7 +60,11 @@ def test_nothing_is_left_after_a_clean_shutdown_but_what_keeps_notifications(
     client.prepare(fanout=True).cast({}, "tell", text="all")
     apps.notifier("clean").info({}, "event", "note")
     assert sorted(endpoint.told.get(timeout=WAIT) for _ in range(4)) == [
-        "all", "all", "note", "note"]
+        "all",
+        "all",
+        "note",
+        "note",
+    ]
     threads = [threading.Thread(target=stop, args=(one,)) for one in servers + listeners]
     for thread in threads:
         thread.start()
@@ -72,26 +73,44 @@ def test_nothing_is_left_after_a_clean_shutdown_but_what_keeps_notifications(
     transports._servers.clear()
     transports.cleanup()
     kept = {"openstack:notify:tests:clean.info", "openstack:notify:tests:clean.info:p"}
+    expiring = {
+        "openstack:rpc:anycast:tests:clean",
+        "openstack:rpc:unicast:tests:clean:one",
+        "openstack:rpc:unicast:tests:clean:two",
+    }
     queues, exchanges, bound = rabbit.holds()
-    assert (queues - before[0], exchanges - before[1], bound - before[2]) == (kept, set(), kept)
+    assert (queues - before[0], exchanges - before[1], bound - before[2]) == (
+        kept | expiring,
+        set(),
+        kept,
+    )
     with Management(rabbit) as management:
-        for name in kept:
+        for name in kept | expiring:
             management.delete(name)
 
 
-def test_nothing_is_left_of_a_server_whose_transport_goes_on(rabbit: Node,
-                                                             transports: Transports) -> None:
+def test_the_queue_of_fanouts_goes_with_a_server_whose_transport_goes_on(
+    rabbit: Node, transports: Transports
+) -> None:
     apps = Apps(rabbit, transports)
     server = apps.server("goes-on", Endpoint())
     stop(server)
     transports._servers.clear()
-    assert not {name for name in rabbit.holds()[0] if ":goes-on" in name}
+    left = {name for name in rabbit.holds()[0] if ":goes-on" in name}
+    assert left == {"openstack:rpc:anycast:tests:goes-on", "openstack:rpc:unicast:tests:goes-on:s"}
+    with Management(rabbit) as management:
+        for name in left:
+            management.delete(name)
 
 
 def test_after_a_kill_all_expires(rabbit: Node, worker: Callable[[str], Worker]) -> None:
     killed = worker("killed")
-    killed.do("open", url=rabbit.url(), topic="killed", options={"queue_expiry": 1,
-                                                                 "notification_queue_expiry": 1})
+    killed.do(
+        "open",
+        url=rabbit.url(),
+        topic="killed",
+        options={"queue_expiry": 1, "notification_queue_expiry": 1},
+    )
     killed.do("serve", name="only")
     killed.do("start_traffic", timeout=WAIT)
     assert killed.do("through", count=3, timeout=WAIT) == []
@@ -108,9 +127,9 @@ def test_after_a_kill_all_expires(rabbit: Node, worker: Callable[[str], Worker])
     assert exchanges == set()
 
 
-def test_casts_are_not_lost_while_servers_come_and_go(rabbit43: Node,
-                                                      transports: Transports) -> None:
-    """A queue is deleted by the last server, if it is empty: what is accepted is never lost."""
+def test_casts_are_not_lost_while_servers_come_and_go(
+    rabbit43: Node, transports: Transports
+) -> None:
     apps = Apps(rabbit43, transports)
     client = apps.client("come-and-go")
     endpoint = Endpoint()
@@ -141,11 +160,12 @@ def test_casts_are_not_lost_while_servers_come_and_go(rabbit43: Node,
         received.add(endpoint.told.get(timeout=WAIT))
 
 
-def test_queues_are_kept_where_that_is_wanted(rabbit43: Node, transports: Transports) -> None:
-    apps = Apps(rabbit43, transports, delete_unused_queues=False)
+def test_what_a_server_is_sent_while_it_is_away_waits_for_it(
+    rabbit: Node, transports: Transports
+) -> None:
+    apps = Apps(rabbit, transports)
     endpoint = Endpoint()
-    stop(apps.server("kept", endpoint))
-    # the server is away for a moment only: what it is sent waits for it
-    apps.client("kept").prepare(server="s").cast({}, "tell", text="waits")
-    apps.server("kept", endpoint)
+    stop(apps.server("away", endpoint))
+    apps.client("away").prepare(server="s").cast({}, "tell", text="waits")
+    apps.server("away", endpoint)
     assert endpoint.told.get(timeout=WAIT) == "waits"

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """RabbitMQ: what the options of queues do, on running nodes."""
 
 from __future__ import annotations
@@ -36,8 +26,14 @@ class Endpoint:
     def echo(self, ctxt: dict[str, Any], text: str) -> str:
         return text
 
-    def info(self, ctxt: dict[str, Any], publisher: str, event: str, payload: Any,
-             metadata: dict[str, Any]) -> Any:
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher: str,
+        event: str,
+        payload: Any,
+        metadata: dict[str, Any],
+    ) -> Any:
         if self._requeue:
             self._requeue -= 1
             return om.NotificationResult.REQUEUE
@@ -62,12 +58,23 @@ def management(rabbit43: Node) -> Iterator[Management]:
                 asked.delete(row[0])
 
 
-def test_quorum_queues_for_rpc_and_notifications_and_pools(rabbit: Node,
-                                                           transports: Transports) -> None:
-    apps = Apps(rabbit, transports, rpc_queue_type="quorum", notification_queue_type="quorum",
-                queue_delivery_limit=5, rpc_queue_max_length=100, rpc_message_ttl=30,
-                notification_queue_expiry=60, notification_message_ttl=40, queue_replicas=1,
-                notification_queue_max_bytes=1_000_000, queue_overflow="drop-head")
+def test_quorum_queues_for_rpc_and_notifications_and_pools(
+    rabbit: Node, transports: Transports
+) -> None:
+    apps = Apps(
+        rabbit,
+        transports,
+        rpc_queue_type="quorum",
+        notification_queue_type="quorum",
+        queue_delivery_limit=5,
+        rpc_queue_max_length=100,
+        rpc_message_ttl=30,
+        notification_queue_expiry=60,
+        notification_message_ttl=40,
+        queue_replicas=1,
+        notification_queue_max_bytes=1_000_000,
+        queue_overflow="drop-head",
+    )
     endpoint = Endpoint()
     apps.server("quorum", endpoint)
     apps.listener("quorum", endpoint)
@@ -90,19 +97,34 @@ def test_quorum_queues_for_rpc_and_notifications_and_pools(rabbit: Node,
         transports.cleanup()
         for name in (None, "one", "two"):
             management.delete(names("quorum", name))
-    assert (rpc["type"], rpc["durable"], rpc["arguments"]) == ("quorum", True, {
-        "x-queue-type": "quorum", "x-expires": 1_800_000, "x-message-ttl": 30_000,
-        "x-max-length": 100, "x-overflow": "drop-head", "x-delivery-limit": 5,
-        "x-quorum-initial-group-size": 1})
-    limits = {"x-queue-type": "quorum", "x-message-ttl": 40_000, "x-overflow": "drop-head",
-              "x-max-length-bytes": 1_000_000, "x-delivery-limit": 5,
-              "x-quorum-initial-group-size": 1}
+    assert (rpc["type"], rpc["durable"], rpc["arguments"]) == (
+        "quorum",
+        True,
+        {
+            "x-queue-type": "quorum",
+            "x-expires": 1_800_000,
+            "x-message-ttl": 30_000,
+            "x-max-length": 100,
+            "x-overflow": "drop-head",
+            "x-delivery-limit": 5,
+            "x-quorum-initial-group-size": 1,
+        },
+    )
+    limits = {
+        "x-queue-type": "quorum",
+        "x-message-ttl": 40_000,
+        "x-overflow": "drop-head",
+        "x-max-length-bytes": 1_000_000,
+        "x-delivery-limit": 5,
+        "x-quorum-initial-group-size": 1,
+    }
     assert notify["arguments"] == limits | {"x-expires": 60_000}
     assert pool["arguments"] == limits | {"x-expires": 1_800_000}
 
 
-def test_a_full_queue_refuses_what_is_too_much(rabbit43: Node, transports: Transports,
-                                               management: Management) -> None:
+def test_a_full_queue_refuses_what_is_too_much(
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     apps = Apps(rabbit43, transports, rpc_queue_max_length=3)
     client = apps.client("full", retry=0)
     found = [outcome(lambda: client.cast({}, "tell")) for _ in range(6)]
@@ -115,8 +137,9 @@ def test_a_full_queue_refuses_what_is_too_much(rabbit43: Node, transports: Trans
     assert management.queue(name)["message_count"] == 6 - len(refused)
 
 
-def test_or_drops_the_oldest(rabbit43: Node, transports: Transports,
-                             management: Management) -> None:
+def test_or_drops_the_oldest(
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     settings = {"notification_queue_max_length": 2, "queue_overflow": "drop-head"}
     apps = Apps(rabbit43, transports, **settings)
     notifier = apps.notifier("drops")
@@ -128,7 +151,8 @@ def test_or_drops_the_oldest(rabbit43: Node, transports: Transports,
 
 
 def test_notifications_that_nobody_fetches_in_time_are_dropped(
-        rabbit43: Node, transports: Transports, management: Management) -> None:
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     apps = Apps(rabbit43, transports, notification_message_ttl=0.001)
     notifier = apps.notifier("ttl")
     notifier.info({}, "event", "old")
@@ -138,15 +162,15 @@ def test_notifications_that_nobody_fetches_in_time_are_dropped(
     assert management.queue(names("ttl"))["message_count"] == 0
 
 
-def test_what_kills_its_readers_too_often_is_dropped(rabbit: Node,
-                                                     transports: Transports) -> None:
+def test_what_kills_its_readers_too_often_is_dropped(rabbit: Node, transports: Transports) -> None:
     apps = Apps(rabbit, transports, notification_queue_type="quorum", queue_delivery_limit=2)
     notifier = apps.notifier("limit")
     notifier.info({}, "event", "poison")
     for _ in range(3):
         with Management(rabbit) as reader:
-            reader.connection.create_receiver(f"/queues/{quoted(names('limit'))}",
-                                              credit=1).receive(timeout=WAIT)
+            reader.connection.create_receiver(
+                f"/queues/{quoted(names('limit'))}", credit=1
+            ).receive(timeout=WAIT)
     notifier.info({}, "event", "next")
     endpoint = Endpoint()
     apps.listener("limit", endpoint)
@@ -156,8 +180,9 @@ def test_what_kills_its_readers_too_often_is_dropped(rabbit: Node,
         management.delete(names("limit"))
 
 
-def test_what_is_handed_back_comes_again_without_end(rabbit43: Node, transports: Transports,
-                                                     management: Management) -> None:
+def test_what_is_handed_back_comes_again_without_end(
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     """From 4.3 on; 4.0 counts that too."""
     apps = Apps(rabbit43, transports, notification_queue_type="quorum", queue_delivery_limit=2)
     endpoint = Endpoint(requeue=30)
@@ -167,7 +192,8 @@ def test_what_is_handed_back_comes_again_without_end(rabbit43: Node, transports:
 
 
 def test_one_active_listener_hands_over_to_the_next_in_order(
-        rabbit: Node, transports: Transports) -> None:
+    rabbit: Node, transports: Transports
+) -> None:
     settings = {"notification_single_active_consumer": True, "notify_server_credit": 5}
     apps = Apps(rabbit, transports, **settings)
     first, second = Endpoint(), Endpoint()
@@ -188,8 +214,7 @@ def test_one_active_listener_hands_over_to_the_next_in_order(
         management.delete(names("single"))
 
 
-def test_messages_go_to_the_listeners_with_priority(rabbit: Node,
-                                                    transports: Transports) -> None:
+def test_messages_go_to_the_listeners_with_priority(rabbit: Node, transports: Transports) -> None:
     apps = Apps(rabbit, transports)
     low, high = Endpoint(), Endpoint()
     apps.listener("priority", low)
@@ -205,9 +230,15 @@ def test_messages_go_to_the_listeners_with_priority(rabbit: Node,
 
 
 def test_a_stream_gives_every_listener_every_message_from_now_on(
-        rabbit: Node, transports: Transports) -> None:
-    apps = Apps(rabbit, transports, notification_queue_type="stream",
-                notification_message_ttl=60, notification_queue_max_bytes=10_000_000)
+    rabbit: Node, transports: Transports
+) -> None:
+    apps = Apps(
+        rabbit,
+        transports,
+        notification_queue_type="stream",
+        notification_message_ttl=60,
+        notification_queue_max_bytes=10_000_000,
+    )
     notifier = apps.notifier("stream")
     notifier.info({}, "event", "before")
     endpoints = [Endpoint(), Endpoint()]
@@ -225,11 +256,13 @@ def test_a_stream_gives_every_listener_every_message_from_now_on(
 
 
 def test_a_queue_that_exists_with_another_type_is_used_as_it_is(
-        rabbit43: Node, transports: Transports, management: Management) -> None:
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     assert management.declare(names("other"), x_queue_type="quorum") == "201"
     endpoint = Endpoint()
-    with Logged("inequivalent arg 'x-queue-type' for queue "
-                "'openstack:notify:tests:other.info'") as logged:
+    with Logged(
+        "inequivalent arg 'x-queue-type' for queue 'openstack:notify:tests:other.info'"
+    ) as logged:
         apps = Apps(rabbit43, transports)
         apps.listener("other", endpoint)
         logged.wait(WAIT)
@@ -238,8 +271,9 @@ def test_a_queue_that_exists_with_another_type_is_used_as_it_is(
     assert management.queue(names("other"))["type"] == "quorum"
 
 
-def test_a_policy_adds_to_what_is_declared(rabbit43: Node, transports: Transports,
-                                           management: Management) -> None:
+def test_a_policy_adds_to_what_is_declared(
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
     rabbit43.ctl("set_policy", "few", "^openstack:notify:tests:policy", '{"max-length":2}')
     apps = Apps(rabbit43, transports)
     notifier = apps.notifier("policy")
@@ -259,18 +293,28 @@ def test_transient_queues(rabbit: Node, transports: Transports) -> None:
         assert management.queue("openstack:rpc:anycast:tests:transient")["durable"] is False
 
 
-def test_an_exchange_of_ones_own(rabbit43: Node, transports: Transports,
-                                 management: Management) -> None:
-    status, _ = management("PUT", "/exchanges/mine", {
-        "type": "direct", "durable": True, "auto_delete": False, "internal": False,
-        "arguments": {}})
+def test_an_exchange_of_ones_own(
+    rabbit43: Node, transports: Transports, management: Management
+) -> None:
+    status, _ = management(
+        "PUT",
+        "/exchanges/mine",
+        {
+            "type": "direct",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {},
+        },
+    )
     assert status == "204"
     apps = Apps(rabbit43, transports, binding_exchange="mine")
     endpoint = Endpoint()
     apps.listener("mine", endpoint)
     apps.notifier("mine").info({}, "event", "x")
     assert endpoint.get(1) == ["x"]
-    assert ["mine", names("mine")] in rabbit43.listed("list_bindings", "source_name",
-                                                      "destination_name")
+    assert ["mine", names("mine")] in rabbit43.listed(
+        "list_bindings", "source_name", "destination_name"
+    )
     transports.cleanup()
     management("DELETE", "/exchanges/mine")

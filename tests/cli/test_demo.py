@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 demo`` as its users see it: a process, a table, an exit status."""
 
@@ -18,6 +8,7 @@ import io
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,23 +17,35 @@ from typing import Any
 import pytest
 
 from amqp1_driver.cli import demo, demo_stage, demo_steps
+from amqp1_driver.cli.main import main
 from amqp1_driver.cli.table import Table
 from amqp1_driver.testing.fixture import BusFixture
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT = 60
 STEPS = [
-    "start", "call", "call by name", "cast", "fanout", "timeout, busy server",
-    "timeout, no server", "remote exception", "notifications", "failover",
-]  # fmt: skip
+    "start",
+    "call",
+    "call by name",
+    "cast",
+    "fanout",
+    "timeout, busy server",
+    "timeout, no server",
+    "remote exception",
+    "notifications",
+    "failover",
+]
 LAST = re.compile(r"every step did what it should \((\d+\.\d) s\)")
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-u", "-m", "amqp1_driver.cli.main", "demo", *arguments],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def play(*arguments: str) -> tuple[int, str, str]:
@@ -93,11 +96,28 @@ def test_a_bus_that_is_there_is_used_and_not_killed() -> None:
     assert "a-password" not in output
 
 
-def test_what_keeps_a_server_from_coming_up_is_said_at_once() -> None:
-    status, output, _ = play("--url", "amqp://ann:a-password@127.0.0.1:1/?nonsense=1")
+def test_the_url_may_lie_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[Any] = []
+    monkeypatch.setattr(demo, "play", lambda mode, url, *more: played.append(url) or 0)
+    monkeypatch.setenv("BUS_URL", "amqp://u:secret@h/")
+    assert main(["demo", "--url", "env:BUS_URL"]) == 0
+    assert played == ["amqp://u:secret@h/"]
+    assert main(["demo", "--url", "file:/nowhere"]) == 2
+    assert "file:/nowhere: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--verbose"]], ids=["quiet", "verbose"])
+def test_what_keeps_a_server_from_coming_up_is_said_at_once(more: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        url = f"amqp://ann:a-password@{place}/?nonsense=1"
+        status, output, errors = play("--url", url, *more)
     assert status == 1
     assert verdicts(output) == {"start": "FAILED"}
     assert "unknown option 'nonsense'" in output
+    assert ("unknown option 'nonsense'" in errors) is bool(more)
     assert "a-password" not in output
     assert output.splitlines()[-1].startswith("did not do what they should: start")
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """``amqp1 entities``, run for real."""
@@ -28,26 +18,46 @@ def test_names(capsys):
         "topic openstack--vhost--prod--rpc--all--nova--compute",
         "queue openstack--vhost--prod--rpc--one--nova--compute--h1",
         "queue openstack--vhost--prod--rpc--any--nova--compute",
-        "subscription openstack--vhost--prod--rpc--all--nova--compute/Subscriptions/h1"]
+        "subscription openstack--vhost--prod--rpc--all--nova--compute/Subscriptions/h1",
+    ]
 
 
 def test_processes_of_each_server(capsys):
     assert main(["entities", "--rpc", "nova/t/h1", "--workers", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "subscription openstack--rpc--all--nova--t/Subscriptions/h1",
-        "subscription openstack--rpc--all--nova--t/Subscriptions/h1--2"]
+        "subscription openstack--rpc--all--nova--t/Subscriptions/h1--2",
+    ]
 
 
 def test_the_script_calls_az_for_each(tmp_path):
     script = subprocess.run(
-        [sys.executable, "-m", "amqp1_driver.cli.main", "entities", "--format", "az",
-         "--notify", "nova/n.info/audit"], capture_output=True, text=True, timeout=60, check=True)
+        [
+            sys.executable,
+            "-m",
+            "amqp1_driver.cli.main",
+            "entities",
+            "--format",
+            "az",
+            "--notify",
+            "nova/n.info/audit",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     az = tmp_path / "az"
     az.write_text('#!/bin/sh\necho "$@"\n')
     az.chmod(0o755)
-    run = subprocess.run(["sh", "-c", script.stdout], capture_output=True, text=True, timeout=60,
-                         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "GROUP": "my group",
-                              "NAMESPACE": "ns"}, check=True)
+    run = subprocess.run(
+        ["sh", "-c", script.stdout],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "GROUP": "my group", "NAMESPACE": "ns"},
+        check=True,
+    )
     place = "--resource-group my group --namespace-name ns"
     topic = "openstack--notify--nova--n.info"
     assert run.stdout.splitlines() == [
@@ -55,9 +65,15 @@ def test_the_script_calls_az_for_each(tmp_path):
         f"servicebus topic subscription create {place} --topic-name {topic} --name default "
         "--lock-duration PT1M",
         f"servicebus topic subscription create {place} --topic-name {topic} --name audit "
-        "--lock-duration PT1M"]
-    without = subprocess.run(["sh", "-c", script.stdout], capture_output=True, text=True,
-                             timeout=60, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+        "--lock-duration PT1M",
+    ]
+    without = subprocess.run(
+        ["sh", "-c", script.stdout],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )
     assert without.returncode != 0
     assert "GROUP" in without.stderr
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """An application as the tests of the contract have it: oslo.messaging's public API and no more."""
 
@@ -80,54 +70,106 @@ class App:
         return transport
 
     def client(self, topic: str = "topic", transport: Any = None, **more: Any) -> Any:
-        target = oslo_messaging.Target(topic=topic, **{
-            name: more.pop(name) for name in ("exchange", "server", "fanout") if name in more})
+        target = oslo_messaging.Target(
+            topic=topic,
+            **{name: more.pop(name) for name in ("exchange", "server", "fanout") if name in more},
+        )
         more.setdefault("timeout", PATIENCE)
         return oslo_messaging.get_rpc_client(transport or self.transport(), target, **more)
 
-    def server(self, *endpoints: Any, topic: str = "topic", server: str = "server",
-               transport: Any = None, exchange: str | None = None) -> Any:
+    def server(
+        self,
+        *endpoints: Any,
+        topic: str = "topic",
+        server: str = "server",
+        transport: Any = None,
+        exchange: str | None = None,
+    ) -> Any:
         # its executor has many threads: endpoints see concurrent messages in any order
         target = oslo_messaging.Target(topic=topic, server=server, exchange=exchange)
-        found = oslo_messaging.get_rpc_server(transport or self.transport(), target,
-                                              list(endpoints), executor="threading")
+        found = oslo_messaging.get_rpc_server(
+            transport or self.transport(), target, list(endpoints), executor="threading"
+        )
         found.start()
         self._servers.append(found)
         return found
 
-    def notifier(self, topic: str = "events", driver: str = "messagingv2", transport: Any = None,
-                 **more: Any) -> Any:
-        return oslo_messaging.Notifier(transport or self.notification_transport(), "publisher",
-                                       driver=driver, topics=[topic], **more)
+    def notifier(
+        self, topic: str = "events", driver: str = "messagingv2", transport: Any = None, **more: Any
+    ) -> Any:
+        return oslo_messaging.Notifier(
+            transport or self.notification_transport(),
+            "publisher",
+            driver=driver,
+            topics=[topic],
+            **more,
+        )
 
-    def listener(self, *endpoints: Any, topic: str = "events", exchange: str | None = None,
-                 pool: str | None = None, transport: Any = None, batch: int = 0,
-                 batch_timeout: float | None = None, requeue: bool = False) -> Any:
+    def listener(
+        self,
+        *endpoints: Any,
+        topic: str = "events",
+        exchange: str | None = None,
+        pool: str | None = None,
+        transport: Any = None,
+        batch: int = 0,
+        batch_timeout: float | None = None,
+        requeue: bool = False,
+    ) -> Any:
         targets = [oslo_messaging.Target(topic=topic, exchange=exchange)]
         transport = transport or self.notification_transport()
         if batch:
             found = oslo_messaging.get_batch_notification_listener(
-                transport, targets, list(endpoints), executor="threading", pool=pool,
-                allow_requeue=requeue, batch_size=batch, batch_timeout=batch_timeout)
+                transport,
+                targets,
+                list(endpoints),
+                executor="threading",
+                pool=pool,
+                allow_requeue=requeue,
+                batch_size=batch,
+                batch_timeout=batch_timeout,
+            )
         else:
             found = oslo_messaging.get_notification_listener(
-                transport, targets, list(endpoints), executor="threading", pool=pool,
-                allow_requeue=requeue)
+                transport,
+                targets,
+                list(endpoints),
+                executor="threading",
+                pool=pool,
+                allow_requeue=requeue,
+            )
         found.start()
         self._servers.append(found)
         return found
 
-    def notify(self, payload: Any = None, ctxt: Any = None, *, topic: str = "events",
-               priority: str = "info", version: float = 2.0, retry: int | None = None,
-               transport: Any = None) -> None:
+    def notify(
+        self,
+        payload: Any = None,
+        ctxt: Any = None,
+        *,
+        topic: str = "events",
+        priority: str = "info",
+        version: float = 2.0,
+        retry: int | None = None,
+        transport: Any = None,
+    ) -> None:
         """What a Notifier does, but that one logs errors and takes most out of the context."""
-        message = {"publisher_id": "publisher", "event_type": "kind", "message_id": "1",
-                   "timestamp": "2026-01-01 00:00:00", "priority": priority.upper(),
-                   "payload": payload}
+        message = {
+            "publisher_id": "publisher",
+            "event_type": "kind",
+            "message_id": "1",
+            "timestamp": "2026-01-01 00:00:00",
+            "priority": priority.upper(),
+            "payload": payload,
+        }
         transport = transport or self.notification_transport()
-        transport._send_notification(oslo_messaging.Target(topic=f"{topic}.{priority}"),
-                                     {} if ctxt is None else ctxt, message, version=version,
-                                     retry=retry)
+        transport._send_notification(
+            oslo_messaging.Target(topic=f"{topic}.{priority}"),
+            {} if ctxt is None else ctxt,
+            message,
+            version=version,
+            retry=retry,
+        )
 
     def later(self, fn: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """A future for what ``fn`` returns, run in a thread of the application."""
@@ -276,8 +318,11 @@ class Stopwatch:
 
 
 def peer(**defaults: Any) -> ScriptedPeer:
-    """A bus that takes all and, where a test does not say otherwise, accepts it."""
-    return ScriptedPeer(auto=True, **defaults)
+    """A bus that takes all and, where a test does not say otherwise, accepts it.
+
+    It calls itself qpidd, so that addresses are the short ones.
+    """
+    return ScriptedPeer(auto=True, **{"product": "qpid-cpp", **defaults})
 
 
 def request_of(transfer: Any) -> Any:
@@ -291,18 +336,26 @@ def answer(event: Event, value: Any = None) -> None:
     asked = event.transfer.message.properties
     link = event.core.find_link(asked.reply_to)
     assert isinstance(link, Link), asked.reply_to
-    reactions.transfer(link, Message(
-        json.dumps({"response": value}),
-        properties=Properties(to=asked.reply_to, correlation_id=asked.message_id)))
+    reactions.transfer(
+        link,
+        Message(
+            json.dumps({"response": value}),
+            properties=Properties(to=asked.reply_to, correlation_id=asked.message_id),
+        ),
+    )
 
 
-def request(method: str = "echo", message_id: Any = "id-1", reply_to: str | None = None,
-            **args: Any) -> Message:
+def request(
+    method: str = "echo", message_id: Any = "id-1", reply_to: str | None = None, **args: Any
+) -> Message:
     """A request as the removed driver and this one put it on the wire."""
-    body = {"request": {"method": method, "args": args, "namespace": None, "version": "1.0"},
-            "context": {}}
-    return Message(json.dumps(body),
-                   properties=Properties(message_id=message_id, reply_to=reply_to))
+    body = {
+        "request": {"method": method, "args": args, "namespace": None, "version": "1.0"},
+        "context": {},
+    }
+    return Message(
+        json.dumps(body), properties=Properties(message_id=message_id, reply_to=reply_to)
+    )
 
 
 def is_request(address: Any) -> bool:

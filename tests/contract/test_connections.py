@@ -1,21 +1,13 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Contract: connections.  Hosts and failover, TLS, SASL, virtual hosts, idle time-out, recovery."""
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import re
 import socket
 import ssl
 
@@ -23,7 +15,7 @@ import oslo_messaging
 import pytest
 import trustme
 
-from amqp1_driver import client as client_module
+from amqp1_driver.client import client as client_module
 from amqp1_driver.eventloop import runtime
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing.proxy import FaultProxy
@@ -131,11 +123,19 @@ def refuses_the_reply_link(make_peer):
     return peer.port
 
 
-@pytest.mark.parametrize("fault", [
-    unreachable, closes_with_forced, refuses_sasl, resets, speaks_no_amqp, stays_silent,
-    refuses_the_reply_link])
-def test_the_next_host_is_tried_after_every_kind_of_failure(
-        make_peer, make_bus, make_app, fault):
+@pytest.mark.parametrize(
+    "fault",
+    [
+        unreachable,
+        closes_with_forced,
+        refuses_sasl,
+        resets,
+        speaks_no_amqp,
+        stays_silent,
+        refuses_the_reply_link,
+    ],
+)
+def test_the_next_host_is_tried_after_every_kind_of_failure(make_peer, make_bus, make_app, fault):
     bus = make_bus()
     app = make_app(hosts(fault(make_peer), bus.port), connect_timeout=0.3)
     watch = Stopwatch()
@@ -157,8 +157,9 @@ def test_a_lost_host_is_replaced_by_the_next_with_all_subscriptions(make_bus, ma
     client = app.client(transport=transport)
     assert client.call({}, "echo", value="before") == "before"
     {"drop": one.drop_connections, "close": one.close_connections, "kill": one.kill}[how]()
-    two.wait_until(lambda seen: sum(
-        link.receiving for c in seen.peek_connections() for link in c.links) >= 10)
+    two.wait_until(
+        lambda seen: sum(link.receiving for c in seen.peek_connections() for link in c.links) >= 10
+    )
     assert client.call({}, "echo", value="after") == "after"
     client.prepare(fanout=True).cast({}, "echo", value="both")
     for seen in (endpoint, other):
@@ -169,10 +170,14 @@ def test_a_lost_host_is_replaced_by_the_next_with_all_subscriptions(make_bus, ma
 
 
 def test_a_send_during_the_pause_before_a_reconnect_goes_out_afterwards(
-        bus, make_app, stack, logged):
+    bus, make_app, stack, logged
+):
     proxy = stack.enter_context(FaultProxy("127.0.0.1", bus.port))
-    app = make_app(f"amqp://127.0.0.1:{proxy.port}", connection_retry_interval=0.4,
-                   connection_retry_interval_max=0.4)
+    app = make_app(
+        f"amqp://127.0.0.1:{proxy.port}",
+        connection_retry_interval=0.4,
+        connection_retry_interval_max=0.4,
+    )
     endpoint = Endpoint()
     app.server(endpoint)
     client = app.client()
@@ -185,8 +190,37 @@ def test_a_send_during_the_pause_before_a_reconnect_goes_out_afterwards(
     assert [one.result(PATIENCE) for one in sent] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("use", "purpose"),
+    [
+        (lambda app: app.client().cast({}, "echo"), "rpc"),
+        (lambda app: app.notify("hello"), "notifications"),
+    ],
+)
+def test_the_bus_hears_who_connects_and_what_for(make_peer, make_app, monkeypatch, use, purpose):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/nova-compute", "--password", "secret"])
+    monkeypatch.setattr("socket.gethostname", lambda: "compute-7")
+    peer = make_peer()
+    use(make_app(peer.url))
+    (entry,) = peer.frames(p.Open)
+    opened, pid = entry.performative, os.getpid()
+    assert re.fullmatch(f"nova-compute-compute-7-{pid}-[0-9a-f]{{16}}", opened.container_id)
+    told = {str(name): value for name, value in opened.properties.items()}
+    assert told | {"version": "", "platform": ""} == {
+        "product": "amqp1-driver",
+        "version": "",
+        "platform": "",
+        "process": "nova-compute",
+        "node": "compute-7",
+        "pid": pid,
+        "purpose": purpose,
+        "connection_name": f"nova-compute on compute-7 (pid {pid}): {purpose}",
+    }
+
+
 def test_the_pause_before_a_reconnect_is_random_within_a_second(
-        make_peer, make_app, monkeypatch, logged):
+    make_peer, make_app, monkeypatch, logged
+):
     peer = make_peer()
     seed(monkeypatch, Dice())
     app = make_app(peer.url)
@@ -200,25 +234,34 @@ def test_the_pause_before_a_reconnect_is_random_within_a_second(
 
 
 def test_the_pause_between_vain_rounds_grows_with_jitter_to_its_maximum(
-        make_app, monkeypatch, logged):
+    make_app, monkeypatch, logged
+):
     seed(monkeypatch, Dice())
-    app = make_app(hosts(closed_port()), connection_retry_interval=0.02,
-                   connection_retry_interval_max=0.1)
+    app = make_app(
+        hosts(closed_port()), connection_retry_interval=0.02, connection_retry_interval_max=0.1
+    )
     with pytest.raises(oslo_messaging.MessagingTimeout):
         app.client(timeout=0.5).call({}, "echo")
     said = logged.said("Can't connect to", logging.WARNING)
     assert len(said) >= 4
     # 0.02, 0.04, 0.08, then 0.1 s, of which 65 % with these dice
     assert [text.rsplit(" in ", 1)[1] for text in said[:5]] == [
-        "0.0 s", "0.0 s", "0.1 s", "0.1 s", "0.1 s"][:len(said)]
+        "0.0 s",
+        "0.0 s",
+        "0.1 s",
+        "0.1 s",
+        "0.1 s",
+    ][: len(said)]
 
 
 def test_every_address_of_a_host_is_tried(bus, make_app, monkeypatch):
     real = runtime.native("socket")
 
     def two_families(host, port, family=0, type=0, *rest):
-        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", closed_port(), 0, 0)),
-                (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", closed_port(), 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        ]
 
     monkeypatch.setattr(real, "getaddrinfo", two_families)
     app = make_app(f"amqp://two-families.example:{bus.port}")
@@ -271,17 +314,23 @@ def test_the_virtual_host_is_part_of_every_address(broker, make_app):
     app.server(Endpoint())
     app.listener(Events())
     assert receiving(broker) == [
-        "broadcast.tenant.openstack.topic.all", "exclusive.tenant.openstack.topic.server",
-        "unicast.tenant.openstack.events.error", "unicast.tenant.openstack.events.info",
-        "unicast.tenant.openstack.topic"]
+        "broadcast.tenant.openstack.topic.all",
+        "exclusive.tenant.openstack.topic.server",
+        "unicast.tenant.openstack.events.error",
+        "unicast.tenant.openstack.events.info",
+        "unicast.tenant.openstack.topic",
+    ]
     assert {c.hostname for c in broker.connections} == {"127.0.0.1"}
 
 
 def test_without_pseudo_vhost_the_virtual_host_is_that_of_the_open_frame(broker, make_app):
     app = make_app(f"{broker.address}/tenant", pseudo_vhost=False)
     app.server(Endpoint())
-    assert receiving(broker) == ["broadcast.openstack.topic.all",
-                                 "exclusive.openstack.topic.server", "unicast.openstack.topic"]
+    assert receiving(broker) == [
+        "broadcast.openstack.topic.all",
+        "exclusive.openstack.topic.server",
+        "unicast.openstack.topic",
+    ]
     assert {c.hostname for c in broker.connections} == {"tenant"}
 
 
@@ -301,8 +350,10 @@ def test_a_wrong_password_does_not_hang_callers_and_says_so(make_bus, make_app, 
     bus = make_bus(users={"guest": "secret"})
     app = make_app(f"amqp://guest:wrong@127.0.0.1:{bus.port}")
     watch = Stopwatch()
-    with pytest.raises((oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout),
-                       match=f"(?s)authenti.*127.0.0.1:{bus.port}|127.0.0.1:{bus.port}.*authenti"):
+    with pytest.raises(
+        (oslo_messaging.MessageDeliveryFailure, oslo_messaging.MessagingTimeout),
+        match=f"(?s)authenti.*127.0.0.1:{bus.port}|127.0.0.1:{bus.port}.*authenti",
+    ):
         app.client(timeout=1, retry=retry).call({}, "echo")
     assert watch.seconds < 1 + SLACK
     if retry == 0:
@@ -312,8 +363,11 @@ def test_a_wrong_password_does_not_hang_callers_and_says_so(make_bus, make_app, 
 @pytest.mark.parametrize("user, sent", [("me", b"me@site"), ("me%40home", b"me@home")])
 def test_the_default_realm_is_added_to_users_without_one_only(make_peer, make_app, user, sent):
     peer = make_peer()
-    app = make_app(f"amqp://{user}:pw@127.0.0.1:{peer.port}", sasl_default_realm="site",
-                   sasl_mechanisms="PLAIN")
+    app = make_app(
+        f"amqp://{user}:pw@127.0.0.1:{peer.port}",
+        sasl_default_realm="site",
+        sasl_mechanisms="PLAIN",
+    )
     app.client().cast({}, "echo")
     (init,) = peer.frames(p.SaslInit)
     assert init.performative.initial_response.split(b"\0") == [b"", sent, b"pw"]
@@ -383,7 +437,8 @@ def test_tls_with_the_authorities_of_the_system(make_bus, make_app, files, monke
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_host_and_cause(
-        make_bus, make_app, files):
+    make_bus, make_app, files
+):
     bus = make_bus(**files.certificate("localhost"))
     app = make_app(f"amqp://localhost:{bus.port}", ssl=True)
     with pytest.raises(oslo_messaging.MessageDeliveryFailure) as caught:
@@ -392,8 +447,7 @@ def test_a_certificate_of_an_unknown_authority_is_refused_with_host_and_cause(
     assert "certificate" in str(caught.value)
 
 
-def test_a_certificate_for_another_host_is_refused_with_host_and_cause(
-        make_bus, make_app, files):
+def test_a_certificate_for_another_host_is_refused_with_host_and_cause(make_bus, make_app, files):
     bus = make_bus(**files.certificate("elsewhere.example"))
     app = make_app(f"amqp://localhost:{bus.port}", ssl_ca_file=files.ca)
     with pytest.raises(oslo_messaging.MessageDeliveryFailure) as caught:
@@ -404,16 +458,14 @@ def test_a_certificate_for_another_host_is_refused_with_host_and_cause(
 
 def test_after_failover_the_name_of_the_new_host_is_expected(make_bus, make_app, files):
     right = make_bus(**files.certificate("127.0.0.1"))
-    app = make_app(f"amqp://localhost:{closed_port()},127.0.0.1:{right.port}",
-                   ssl_ca_file=files.ca)
+    app = make_app(f"amqp://localhost:{closed_port()},127.0.0.1:{right.port}", ssl_ca_file=files.ca)
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=1) == 1
 
 
 def test_after_failover_the_name_of_the_old_host_does_not_do(make_bus, make_app, files):
     wrong = make_bus(**files.certificate("localhost"))
-    app = make_app(f"amqp://localhost:{closed_port()},127.0.0.1:{wrong.port}",
-                   ssl_ca_file=files.ca)
+    app = make_app(f"amqp://localhost:{closed_port()},127.0.0.1:{wrong.port}", ssl_ca_file=files.ca)
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="certificate"):
         app.client(retry=0).cast({}, "echo")
 
@@ -422,16 +474,20 @@ def test_the_next_host_is_tried_after_a_failure_of_tls(make_bus, make_app, files
     wrong = make_bus(**files.certificate("elsewhere.example"))
     clear = make_bus()
     right = make_bus(**files.certificate("127.0.0.1"))
-    app = make_app(f"amqp://localhost:{wrong.port},127.0.0.1:{clear.port},"
-                   f"127.0.0.1:{right.port}", ssl_ca_file=files.ca, connect_timeout=1)
+    app = make_app(
+        f"amqp://localhost:{wrong.port},127.0.0.1:{clear.port},127.0.0.1:{right.port}",
+        ssl_ca_file=files.ca,
+        connect_timeout=1,
+    )
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=1) == 1
 
 
 def test_in_vhost_mode_the_name_of_the_virtual_host_is_expected(make_bus, make_app, files):
     bus = make_bus(**files.certificate("tenant.example"))
-    app = make_app(f"amqp://127.0.0.1:{bus.port}/tenant.example", ssl_ca_file=files.ca,
-                   ssl_verify_vhost=True)
+    app = make_app(
+        f"amqp://127.0.0.1:{bus.port}/tenant.example", ssl_ca_file=files.ca, ssl_verify_vhost=True
+    )
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=1) == 1
 
@@ -458,8 +514,12 @@ def test_the_minimum_version_of_tls_is_kept(make_bus, make_app, files, monkeypat
 def test_a_client_certificate_is_an_identity(make_bus, make_app, files):
     bus = make_bus(**files.certificate("localhost"), tls_ca=files.ca)
     own = files.certificate("me@example.org")
-    app = make_app(f"amqp://localhost:{bus.port}", ssl_ca_file=files.ca,
-                   ssl_cert_file=own["tls_cert"], ssl_key_file=own["tls_key"])
+    app = make_app(
+        f"amqp://localhost:{bus.port}",
+        ssl_ca_file=files.ca,
+        ssl_cert_file=own["tls_cert"],
+        ssl_key_file=own["tls_key"],
+    )
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=1) == 1
     assert {c.mechanism for c in bus.connections} == {"EXTERNAL"}
@@ -516,18 +576,20 @@ def test_calls_waiting_for_a_reply_fail_when_the_reply_link_goes(make_peer, make
     assert watch.seconds < 2
 
 
-def test_a_reply_address_that_has_gone_is_replaced_while_the_connection_lives(
-        make_peer, make_app):
+def test_a_reply_address_that_has_gone_is_replaced_while_the_connection_lives(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event, "answered")).accept()
+        lambda event: answer(event, "answered")
+    ).accept()
     client = make_app(peer.url).client()
     assert client.call({}, "echo") == "answered"
     peer.remote_detach("peer/dynamic/1", "amqp:resource-deleted")
     peer.wait_link("peer/dynamic/2")
     assert client.call({}, "echo") == "answered"
     assert [t.message.properties.reply_to for t in peer.transfers] == [
-        "peer/dynamic/1", "peer/dynamic/2"]
+        "peer/dynamic/1",
+        "peer/dynamic/2",
+    ]
     assert len(peer.script.cores) == 1
 
 
@@ -568,8 +630,10 @@ def test_idle_sending_links_are_detached(make_peer, make_app):
     app = make_app(peer.url, default_sender_link_timeout=0.3)
     app.server(Endpoint())
     for number in range(5):
-        peer.send_transfer("unicast.openstack.topic", request(
-            message_id=f"id-{number}", reply_to=f"callers/{number}"))
+        peer.send_transfer(
+            "unicast.openstack.topic",
+            request(message_id=f"id-{number}", reply_to=f"callers/{number}"),
+        )
     peer.wait_transfers(5)
     peer.wait_frames(p.Detach, 5)
     attached = {link.address for link in peer.links if link.client_sends and not link.detached}
@@ -589,10 +653,13 @@ def test_one_link_serves_the_replies_to_all_callers_where_the_bus_relays(make_pe
     peer = make_peer()
     make_app(peer.url).server(Endpoint())
     for number in range(5):
-        peer.send_transfer("unicast.openstack.topic", request(
-            message_id=f"id-{number}", reply_to=f"callers/{number}"))
+        peer.send_transfer(
+            "unicast.openstack.topic",
+            request(message_id=f"id-{number}", reply_to=f"callers/{number}"),
+        )
     assert sorted(t.address for t in peer.wait_transfers(5)) == [
-        f"callers/{number}" for number in range(5)]
+        f"callers/{number}" for number in range(5)
+    ]
     assert len([link for link in peer.links if link.client_sends]) == 1
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The hook for flow control, by the objects that oslo.messaging gives to an application."""
 
@@ -32,8 +22,12 @@ def waiting(broker, count: int) -> None:
 
 
 def credits(connections, address: str) -> list[int]:
-    return [link.credit for connection in connections for link in connection.links
-            if link.receiving and link.address == address]
+    return [
+        link.credit
+        for connection in connections
+        for link in connection.links
+        if link.receiving and link.address == address
+    ]
 
 
 def credit(broker, address: str) -> int:
@@ -92,16 +86,25 @@ def test_credit_is_set_while_a_listener_runs(broker, make_app):
     assert events.take()
     waiting(broker, 0)  # it is settled
     assert control.set_credit(50) == 50
-    assert control.counters() == {"credit": 50, "backlog": None, "stalls": 0, "received": 1,
-                                  "unsettled": 0}
+    assert control.counters() == {
+        "credit": 50,
+        "backlog": None,
+        "stalls": 0,
+        "received": 1,
+        "unsettled": 0,
+    }
 
 
 def test_of_two_that_compete_the_one_with_more_credit_gets_more(broker, make_app):
     """Both work off nothing: what they hold shows how much they were given."""
     app = make_app(broker.address)
     target = oslo_messaging.Target(topic="events")
-    listeners = [app.notification_transport()._driver.listen_for_notifications(
-        [(target, "info")], None, 1, None) for _ in range(2)]
+    listeners = [
+        app.notification_transport()._driver.listen_for_notifications(
+            [(target, "info")], None, 1, None
+        )
+        for _ in range(2)
+    ]
     for listener, wanted in zip(listeners, (1, 7), strict=True):
         flow.control(listener).set_credit(wanted)
     for number in range(20):
@@ -118,8 +121,7 @@ def test_of_two_that_compete_the_one_with_more_credit_gets_more(broker, make_app
 
 
 def test_the_credit_of_a_listener_for_batches_is_never_below_two_of_them(broker, make_app):
-    control = flow.control(make_app(broker.address).listener(Batches(), batch=10,
-                                                            batch_timeout=1))
+    control = flow.control(make_app(broker.address).listener(Batches(), batch=10, batch_timeout=1))
     assert control.set_credit(1) == 20
 
 
@@ -137,7 +139,8 @@ def test_no_credit_at_all_is_an_error_that_tells_of_pause(broker, make_app):
 def test_a_server_that_was_not_started_is_an_error(broker, make_app):
     app = make_app(broker.address)
     server = oslo_messaging.get_rpc_server(
-        app.transport(), oslo_messaging.Target(topic="topic", server="server"), [Endpoint()])
+        app.transport(), oslo_messaging.Target(topic="topic", server="server"), [Endpoint()]
+    )
     with pytest.raises(ValueError, match="was it started"):
         flow.control(server)
 
@@ -146,8 +149,7 @@ def test_a_listener_that_has_stopped_can_be_asked_but_not_told(broker, make_app)
     listener = make_app(broker.address).listener(Events())
     control = flow.control(listener)
     listener.stop()
-    for act in (control.pause, control.resume, control.ask_backlog,
-                lambda: control.set_credit(5)):
+    for act in (control.pause, control.resume, control.ask_backlog, lambda: control.set_credit(5)):
         with pytest.raises(exceptions.Closed, match="the listener was stopped"):
             act()
     listener.wait()
@@ -163,7 +165,8 @@ def test_listeners_that_follow_each_other_get_all_in_order(broker, make_app):
 
     def listen() -> tuple[flow.Listener, threading.Thread]:
         adapter = app.notification_transport()._driver.listen_for_notifications(
-            [(target, "info")], None, 1, None)
+            [(target, "info")], None, 1, None
+        )
 
         def work() -> None:
             while batch := adapter.listener.poll():
@@ -176,8 +179,7 @@ def test_listeners_that_follow_each_other_get_all_in_order(broker, make_app):
 
     listener, thread = listen()
     transport = app.notification_transport()
-    sending = app.later(lambda: [app.notify(number, transport=transport)
-                                 for number in range(300)])
+    sending = app.later(lambda: [app.notify(number, transport=transport) for number in range(300)])
     got = []
     for _ in range(3):
         got += [seen.get(timeout=PATIENCE) for _ in range(60)]
@@ -209,8 +211,10 @@ def full(broker, app, senders: int):
     """A queue that takes nothing, with so many threads that wait to send to it."""
     broker.pause_credit("unicast.openstack.full.info")
     transport = app.notification_transport()
-    waiting = [app.later(app.notify, number, topic="full", transport=transport, retry=0)
-               for number in range(senders)]
+    waiting = [
+        app.later(app.notify, number, topic="full", transport=transport, retry=0)
+        for number in range(senders)
+    ]
     app.notify("so that they wait", topic="other", transport=transport)
     return transport, waiting
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The example of the documentation, run as it is printed there."""
 
@@ -41,7 +31,8 @@ def test_the_worker_of_the_documentation_pauses_and_goes_on(broker, make_app, ca
     worker.look_after_space(least=2**63)
     assert [control.paused for control in worker.controls] == [True, True]
     assert capsys.readouterr().out == (
-        "paused, nothing is on its way: True\nthe bus keeps None orders\n" * 2)
+        "paused, nothing is on its way: True\nthe bus keeps None orders\n" * 2
+    )
     for topic in ("urgent", "ordinary"):
         app.notify(topic, topic=topic)
         broker.wait_until(held(broker, topic))
@@ -49,6 +40,7 @@ def test_the_worker_of_the_documentation_pauses_and_goes_on(broker, make_app, ca
     worker.look_after_space(least=0)
     for topic in ("urgent", "ordinary"):
         broker.wait_until(
-            lambda running, topic=topic: not running.peek(f"unicast.openstack.{topic}.info"))
+            lambda running, topic=topic: not running.peek(f"unicast.openstack.{topic}.info")
+        )
     worker.stop()
     assert (worker.urgent.done, worker.ordinary.done) == (["urgent"], ["ordinary"])

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Contract: limits and features of messages.  Nothing is buffered without bound, no success is
 told that is none, and what the options promise is on the wire."""
@@ -66,7 +56,8 @@ def test_without_credit_a_cast_is_no_success(make_peer, make_app, settled):
 
 @pytest.mark.parametrize("settled", [(), ("rpc-cast",)], ids=["unsettled", "pre-settled"])
 def test_a_cast_without_credit_survives_the_connection_and_is_sent_by_the_next(
-        make_peer, make_app, settled):
+    make_peer, make_app, settled
+):
     peer = make_peer()
     peer.override(times=1).expect_attach(role="sender").respond(credit=0)
     app = make_app(peer.url, pre_settled=list(settled))
@@ -91,13 +82,83 @@ def test_senders_wait_for_a_full_queue_and_go_on_when_there_is_room(make_bus, ma
     assert sorted(endpoint.take() for _ in range(40)) == list(range(40))
 
 
+# -- size -------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_too_large_fails_at_once_and_names_size_and_limit(make_peer, make_app):
+    peer = make_peer()
+    app = make_app(peer.url, max_message_size=65536, compression="gzip")
+    transport = app.transport()
+    client = app.client(transport=transport)
+    text = r"message of \d+ bytes is larger than the 65536 bytes that may be sent"
+    watch = Stopwatch()
+    for send in (client.call, client.cast):
+        with pytest.raises(oslo_messaging.MessageDeliveryFailure, match=text):
+            send({}, "echo", value="x" * 65536)  # compressed it would be small
+    with pytest.raises(oslo_messaging.MessageDeliveryFailure, match=text):
+        app.notify("x" * 65536, transport=transport)
+    assert watch.seconds < 2
+    assert peer.transfers == []
+
+
+def test_what_the_bus_does_not_take_fails_at_once(make_peer, make_app):
+    peer = make_peer()
+    peer.override(times=None).expect_attach(role="sender").respond(max_message_size=1000)
+    client = make_app(peer.url).client()
+    watch = Stopwatch()
+    with pytest.raises(
+        oslo_messaging.MessageDeliveryFailure,
+        match=r"message of \d+ bytes is larger than the 1000 bytes .*topic",
+    ):
+        client.call({}, "echo", value="x" * 1000)
+    assert watch.seconds < 2
+    client.cast({}, "echo", value="small")
+    assert len(peer.wait_transfers(1)) == 1
+
+
+def test_a_caller_learns_that_its_reply_is_too_large(make_bus, make_app, logged):
+    class Large(Endpoint):
+        def large(self, ctxt):
+            return "x" * 70000
+
+    app = make_app(make_bus("router").address, max_message_size=65536)
+    app.server(Large())
+    client = app.client()
+    watch = Stopwatch()
+    with pytest.raises(ValueError, match="reply of 70015 bytes is too large"):
+        client.call({}, "large")
+    assert watch.seconds < 2
+    logged.wait("was not delivered")
+
+
+def test_a_compressed_body_may_not_grow_beyond_the_limit(make_peer, make_app, logged):
+    peer = make_peer()
+    endpoint = Endpoint()
+    make_app(peer.url, max_message_size=65536).server(endpoint)
+    body = json.dumps({"request": {"method": "echo", "args": {"value": "x" * 65536}}})
+    peer.send_transfer(
+        "unicast.openstack.topic",
+        Message(
+            gzip.compress(body.encode()),
+            kind="data",
+            properties=Properties(content_encoding="gzip"),
+        ),
+    )
+    peer.send_transfer("unicast.openstack.topic", request(value="small"))
+    assert endpoint.take() == "small"
+    peer.wait_settled(2)
+    assert [type(sent.state) for sent in peer.sent] == [p.Rejected, p.Accepted]
+    assert len(logged.said("gzip body has more than 65536 bytes")) == 1
+
+
 # -- pre-settled kinds ------------------------------------------------------------------
 
 
 def test_nothing_is_sent_settled_by_default(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event)).accept()
+        lambda event: answer(event)
+    ).accept()
     app = make_app(peer.url)
     transport = app.transport()
     app.server(Endpoint(), topic="served", transport=transport)
@@ -106,15 +167,19 @@ def test_nothing_is_sent_settled_by_default(make_peer, make_app):
     client.cast({}, "echo")
     app.notify(transport=transport)
     peer.send_transfer("unicast.openstack.served", request(reply_to="callers/1"))
-    peer.script.wait_for(lambda: [t for t in peer.script.transfers if t.address == "callers/1"],
-                         PATIENCE, "the reply")
+    peer.script.wait_for(
+        lambda: [t for t in peer.script.transfers if t.address == "callers/1"],
+        PATIENCE,
+        "the reply",
+    )
     assert {bool(f.performative.settled) for f in peer.frames(p.Transfer)} == {False}
 
 
 def test_a_pre_settled_call_does_not_wait_for_an_acknowledgement(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event, "no disposition"))
+        lambda event: answer(event, "no disposition")
+    )
     client = make_app(peer.url, pre_settled=["rpc-call"]).client()
     assert client.call({}, "echo") == "no disposition"
     (sent,) = peer.frames(p.Transfer)
@@ -133,17 +198,20 @@ def test_each_kind_of_message_can_be_sent_settled_by_itself(make_peer, make_app,
     peer.wait_transfers(3)
     frames = {
         t.address: f.performative.settled is True
-        for t, f in zip(peer.transfers, peer.frames(p.Transfer), strict=True)}
-    kinds = {"rpc-cast": "unicast.openstack.topic", "rpc-reply": "callers/1",
-             "notify": "unicast.openstack.events.info"}
+        for t, f in zip(peer.transfers, peer.frames(p.Transfer), strict=True)
+    }
+    kinds = {
+        "rpc-cast": "unicast.openstack.topic",
+        "rpc-reply": "callers/1",
+        "notify": "unicast.openstack.events.info",
+    }
     assert {address for address, settled in frames.items() if settled} == {kinds[kind]}
 
 
 # -- bounds -----------------------------------------------------------------------------
 
 
-def test_the_mailbox_is_bounded_and_senders_wait_for_room_until_their_deadline(
-        make_peer, make_app):
+def test_the_mailbox_is_bounded_and_senders_wait_for_room_until_their_deadline(make_peer, make_app):
     peer = make_peer()
     app = make_app(peer.url, mailbox_size=5)
     transport = app.transport()
@@ -166,7 +234,8 @@ def test_the_mailbox_is_bounded_and_senders_wait_for_room_until_their_deadline(
 
 
 def test_a_reply_that_nobody_waits_for_any_more_is_settled_and_forgotten(
-        make_peer, make_app, logged):
+    make_peer, make_app, logged
+):
     peer = make_peer()
     app = make_app(peer.url)
     client = app.client(timeout=0.2)
@@ -175,8 +244,12 @@ def test_a_reply_that_nobody_waits_for_any_more_is_settled_and_forgotten(
     (sent,) = peer.transfers
     asked = sent.message.properties
     for correlation_id in (asked.message_id, "never seen", None, 7, b"x"):
-        peer.send_transfer(asked.reply_to, Message(
-            json.dumps({"response": 1}), properties=Properties(correlation_id=correlation_id)))
+        peer.send_transfer(
+            asked.reply_to,
+            Message(
+                json.dumps({"response": 1}), properties=Properties(correlation_id=correlation_id)
+            ),
+        )
     peer.send_transfer(asked.reply_to, b"\xde\xad")
     peer.wait_settled(6)
     assert len(logged.said("nobody waits for it", logging.WARNING)) == 5
@@ -184,9 +257,17 @@ def test_a_reply_that_nobody_waits_for_any_more_is_settled_and_forgotten(
     client.prepare(timeout=PATIENCE).cast({}, "echo")
 
 
-@pytest.mark.parametrize("reply", [
-    Message("{"), Message("{}"), Message(5), Message('{"failure": "{"}'),
-    Message('{"failure": 3}')], ids=str)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Message("{"),
+        Message("{}"),
+        Message(5),
+        Message('{"failure": "{"}'),
+        Message('{"failure": 3}'),
+    ],
+    ids=str,
+)
 def test_a_reply_that_can_not_be_read_fails_its_call(make_peer, make_app, reply):
     from amqp1_driver.testing import reactions
 
@@ -218,8 +299,9 @@ def test_a_lookup_that_never_ends_does_not_outlive_the_callers_deadline(make_app
     from amqp1_driver.eventloop import runtime
 
     release = threading.Event()
-    monkeypatch.setattr(runtime.native("socket"), "getaddrinfo",
-                        lambda *_: release.wait(PATIENCE) and [])
+    monkeypatch.setattr(
+        runtime.native("socket"), "getaddrinfo", lambda *_: release.wait(PATIENCE) and []
+    )
     watch = Stopwatch()
     with pytest.raises(oslo_messaging.MessagingTimeout):
         make_app("amqp://slow.example").client(timeout=0.3).call({}, "echo")
@@ -230,7 +312,8 @@ def test_a_lookup_that_never_ends_does_not_outlive_the_callers_deadline(make_app
 def test_when_the_io_thread_dies_every_waiter_fails_at_once(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_attach(
-        role="sender", address="unicast.openstack.blocked").respond(credit=0)
+        role="sender", address="unicast.openstack.blocked"
+    ).respond(credit=0)
     app = make_app(peer.url)
     transport = app.transport()
     answered, blocked = (app.client(topic, transport=transport) for topic in ("t", "blocked"))
@@ -271,15 +354,18 @@ def test_a_subscription_survives_the_death_of_its_io_thread(make_peer, make_app)
     for number in range(2, 4):
         loop_of(transport).post(lambda _: 1 / 0)
         peer.wait_connections(number)
-        peer.send_transfer("unicast.openstack.topic", request(
-            message_id=f"id-{number}", value=number, reply_to="callers/1"))
+        peer.send_transfer(
+            "unicast.openstack.topic",
+            request(message_id=f"id-{number}", value=number, reply_to="callers/1"),
+        )
         assert endpoint.take() == number
         peer.wait_transfers(number - 1)  # the replies
 
 
 def test_messages_are_sent_and_settled_by_the_io_thread_or_who_stands_in_for_it(
-        bus, make_app, monkeypatch):
-    from amqp1_driver.protocol.engine import default_path
+    bus, make_app, monkeypatch
+):
+    from amqp1_driver.engine.connection import default_path
 
     seen = set()
     for name in ("settle", "send", "flow"):
@@ -320,7 +406,8 @@ def test_a_call_never_sleeps_or_polls_while_it_waits(app, monkeypatch):
 def test_no_message_has_an_expiry_time_of_another_clock(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event)).accept()
+        lambda event: answer(event)
+    ).accept()
     app = make_app(peer.url)
     app.client().call({}, "echo")
     app.client().cast({}, "echo")
@@ -336,7 +423,8 @@ def test_no_message_has_an_expiry_time_of_another_clock(make_peer, make_app):
 def test_durable_where_the_bus_can_and_nobody_waits(make_peer, make_app):
     peer = make_peer(product="qpid-cpp")
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event)).accept()
+        lambda event: answer(event)
+    ).accept()
     app = make_app(peer.url)
     app.client().cast({}, "echo")
     app.client(fanout=True).cast({}, "echo")
@@ -346,8 +434,7 @@ def test_durable_where_the_bus_can_and_nobody_waits(make_peer, make_app):
 
 
 @pytest.mark.parametrize("size, compressed", [(10, False), (50_000, True)])
-def test_large_bodies_are_compressed_if_the_option_says_so(
-        make_peer, make_app, size, compressed):
+def test_large_bodies_are_compressed_if_the_option_says_so(make_peer, make_app, size, compressed):
     peer = make_peer()
     make_app(peer.url, compression="gzip").client().cast({}, "echo", value="x" * size)
     (sent,) = peer.transfers
@@ -385,10 +472,15 @@ def test_the_body_of_a_server_from_before_is_read(make_peer, make_app):
     peer = make_peer()
     events = Events()
     make_app(peer.url).listener(events)
-    message = {"publisher_id": "p", "event_type": "k", "priority": "INFO", "payload": {"a": 1},
-               "message_id": "m", "timestamp": "t"}
-    body = {"request": {"oslo.version": "2.0", "oslo.message": json.dumps(message)},
-            "context": {}}
+    message = {
+        "publisher_id": "p",
+        "event_type": "k",
+        "priority": "INFO",
+        "payload": {"a": 1},
+        "message_id": "m",
+        "timestamp": "t",
+    }
+    body = {"request": {"oslo.version": "2.0", "oslo.message": json.dumps(message)}, "context": {}}
     peer.send_transfer("unicast.openstack.events.info", Message(json.dumps(body)))
     assert events.take() == {"a": 1}
 
@@ -399,8 +491,9 @@ def test_a_request_in_an_envelope_reaches_the_endpoint_without_it(make_peer, mak
     make_app(peer.url).server(endpoint)
     plain = json.loads(request(value="inside").body)
     plain["request"] = {"oslo.version": "2.0", "oslo.message": json.dumps(plain["request"])}
-    peer.send_transfer("unicast.openstack.topic",
-                       Message(json.dumps(plain), properties=Properties(message_id="x")))
+    peer.send_transfer(
+        "unicast.openstack.topic", Message(json.dumps(plain), properties=Properties(message_id="x"))
+    )
     assert endpoint.take() == "inside"
 
 
@@ -426,11 +519,17 @@ def rabbit(make_peer, version: str = "4.3.0", fail: bool = False):
     def manage(event):
         asked = event.transfer.message.properties
         status = "409" if fail and asked.to.startswith("/queues") else "201"
-        link = next(link for session in event.core.sessions.values()
-                    for link in session.links.values()
-                    if link.address == "/management" and not link.client_sends)
-        reactions.transfer(link, Message(None, properties=Properties(
-            correlation_id=asked.message_id, subject=status)), settled=True)
+        link = next(
+            link
+            for session in event.core.sessions.values()
+            for link in session.links.values()
+            if link.address == "/management" and not link.client_sends
+        )
+        reactions.transfer(
+            link,
+            Message(None, properties=Properties(correlation_id=asked.message_id, subject=status)),
+            settled=True,
+        )
 
     peer = make_peer(product="RabbitMQ", version=version)
     peer.override(times=None).expect_transfer(link="management-link-pair").call(manage)
@@ -438,8 +537,11 @@ def rabbit(make_peer, version: str = "4.3.0", fail: bool = False):
 
 
 def management(peer) -> list[tuple[str, str, dict]]:
-    return [(t.message.properties.subject, t.message.properties.to, t.body)
-            for t in peer.transfers if t.link.name == "management-link-pair"]
+    return [
+        (t.message.properties.subject, t.message.properties.to, t.body)
+        for t in peer.transfers
+        if t.link.name == "management-link-pair"
+    ]
 
 
 def test_the_queues_of_rpc_expire_and_those_of_notifications_stay(make_peer, make_app):
@@ -447,8 +549,11 @@ def test_the_queues_of_rpc_expire_and_those_of_notifications_stay(make_peer, mak
     app = make_app(peer.url)
     app.server(Endpoint())
     app.listener(Events())
-    queues = {to: body["arguments"] | {"exclusive": body["exclusive"]}
-              for _, to, body in management(peer) if to.startswith("/queues/")}
+    queues = {
+        to: body["arguments"] | {"exclusive": body["exclusive"]}
+        for _, to, body in management(peer)
+        if to.startswith("/queues/")
+    }
     for to, facts in queues.items():
         if "notify" in to:
             assert "x-expires" not in facts, to
@@ -470,7 +575,11 @@ def test_shared_nodes_are_declared_and_never_deleted(make_peer, make_app, fail):
     asked = management(peer)
     methods = {(method, to.split("/")[1]) for method, to, _ in asked}
     assert methods <= {
-        ("PUT", "queues"), ("POST", "bindings"), ("GET", "queues"), ("DELETE", "queues")}
+        ("PUT", "queues"),
+        ("POST", "bindings"),
+        ("GET", "queues"),
+        ("DELETE", "queues"),
+    }
     # what it deletes is the listener's own queue for fanouts
     assert all("%3Amulticast%3A" in to for method, to, _ in asked if method == "DELETE")
 
@@ -478,8 +587,11 @@ def test_shared_nodes_are_declared_and_never_deleted(make_peer, make_app, fail):
 def test_replies_come_by_a_queue_that_goes_with_its_link(make_peer, make_app):
     peer = rabbit(make_peer)
     make_app(peer.url).server(Endpoint())
-    (reply,) = [f.performative for f in peer.frames(p.Attach)
-                if f.performative.source and f.performative.source.dynamic]
+    (reply,) = [
+        f.performative
+        for f in peer.frames(p.Attach)
+        if f.performative.source and f.performative.source.dynamic
+    ]
     assert "rabbitmq:volatile-queue" in [str(c) for c in reply.source.capabilities]
     assert str(reply.source.expiry_policy) == "link-detach"
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Contract: loading and configuration."""
 
@@ -26,7 +16,8 @@ import pytest
 from oslo_config import cfg
 
 import amqp1_driver
-from amqp1_driver import driver, options
+from amqp1_driver import options
+from amqp1_driver.driver import driver
 from tests.contract.apps import Endpoint
 
 PACKAGE = Path(amqp1_driver.__file__).parent
@@ -34,26 +25,52 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 # Names and defaults that operators' files carry, from the documentation of oslo.messaging 15.
 OPERATORS_OPTIONS = {
-    "container_name": None, "trace": False, "ssl": False, "ssl_ca_file": "", "ssl_cert_file": "",
-    "ssl_key_file": "", "ssl_key_password": None, "ssl_verify_vhost": False,
-    "sasl_mechanisms": "", "sasl_config_dir": "", "sasl_config_name": "",
-    "sasl_default_realm": "", "connection_retry_interval": 1, "connection_retry_backoff": 2,
-    "connection_retry_interval_max": 30, "link_retry_delay": 10, "default_send_timeout": 30,
-    "default_notify_timeout": 30, "default_sender_link_timeout": 600,
-    "addressing_mode": "dynamic", "pseudo_vhost": True, "server_request_prefix": "exclusive",
-    "broadcast_prefix": "broadcast", "group_request_prefix": "unicast",
+    "container_name": None,
+    "trace": False,
+    "ssl": False,
+    "ssl_ca_file": "",
+    "ssl_cert_file": "",
+    "ssl_key_file": "",
+    "ssl_key_password": None,
+    "ssl_verify_vhost": False,
+    "sasl_mechanisms": "",
+    "sasl_config_dir": "",
+    "sasl_config_name": "",
+    "sasl_default_realm": "",
+    "connection_retry_interval": 1,
+    "connection_retry_backoff": 2,
+    "connection_retry_interval_max": 30,
+    "link_retry_delay": 10,
+    "default_send_timeout": 30,
+    "default_notify_timeout": 30,
+    "default_sender_link_timeout": 600,
+    "addressing_mode": "dynamic",
+    "pseudo_vhost": True,
+    "server_request_prefix": "exclusive",
+    "broadcast_prefix": "broadcast",
+    "group_request_prefix": "unicast",
     "rpc_address_prefix": "openstack.org/om/rpc",
-    "notify_address_prefix": "openstack.org/om/notify", "multicast_address": "multicast",
-    "unicast_address": "unicast", "anycast_address": "anycast",
-    "default_notification_exchange": None, "default_rpc_exchange": None,
-    "reply_link_credit": 200, "rpc_server_credit": 100, "notify_server_credit": 100,
-}  # fmt: skip
+    "notify_address_prefix": "openstack.org/om/notify",
+    "multicast_address": "multicast",
+    "unicast_address": "unicast",
+    "anycast_address": "anycast",
+    "default_notification_exchange": None,
+    "default_rpc_exchange": None,
+    "reply_link_credit": 200,
+    "rpc_server_credit": 100,
+    "notify_server_credit": 100,
+}
 
 
 def run_script(name: str, *arguments: str) -> str:
     """What a script of this folder prints; it must exit with 0."""
-    done = subprocess.run([sys.executable, str(SCRIPTS / name), *arguments], timeout=60,
-                          capture_output=True, text=True, cwd=PACKAGE.parent)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / name), *arguments],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE.parent,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -103,17 +120,26 @@ def test_the_metrics_and_tracing_groups_are_registered(make_app):
 
 def test_groups_which_the_application_has_registered_stay_as_they_are(make_app):
     app = make_app("amqp://nowhere.invalid")
-    app.conf.register_opt(cfg.StrOpt("metrics_enabled", default="mine"),
-                          group="oslo_messaging_metrics")
+    app.conf.register_opt(
+        cfg.StrOpt("metrics_enabled", default="mine"), group="oslo_messaging_metrics"
+    )
     assert app.transport().conf.oslo_messaging_metrics.metrics_enabled == "mine"
 
 
 def test_an_option_of_the_url_overrides_the_configuration(bus, make_app):
     app = make_app(bus.address, rpc_server_credit=55)
     app.server(Endpoint(), transport=app.transport(f"{bus.address}?rpc_server_credit=7"))
-    bus.wait_until(lambda seen: [
-        link.credit for connection in seen.peek_connections() for link in connection.links
-        if link.receiving and "topic" in link.address] == [7, 7, 7])
+    bus.wait_until(
+        lambda seen: (
+            [
+                link.credit
+                for connection in seen.peek_connections()
+                for link in connection.links
+                if link.receiving and "topic" in link.address
+            ]
+            == [7, 7, 7]
+        )
+    )
 
 
 def test_an_unknown_option_in_the_url_fails_at_load_with_its_name(make_app):
@@ -129,14 +155,14 @@ def test_a_wrong_value_in_the_url_fails_at_load_with_the_options_name(make_app):
 
 
 def test_the_option_names_and_defaults_are_those_of_operators_files():
-    (group, opts), = options.list_opts()
+    ((group, opts),) = options.list_opts()
     assert group == "oslo_messaging_amqp"
     found = {opt.dest: opt.default for opt in opts}
     assert {name: found.get(name, "missing") for name in OPERATORS_OPTIONS} == OPERATORS_OPTIONS
 
 
 def test_the_option_list_is_a_copy():
-    (_, opts), = options.list_opts()
+    ((_, opts),) = options.list_opts()
     opts[0].default = "changed"
     assert options.list_opts()[0][1][0].default != "changed"
 
@@ -160,8 +186,15 @@ def test_private_parts_of_oslo_messaging_are_imported_in_one_module():
     users = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [
-                alias.name for alias in getattr(node, "names", []) if isinstance(node, ast.Import)]
+            names = (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [
+                    alias.name
+                    for alias in getattr(node, "names", [])
+                    if isinstance(node, ast.Import)
+                ]
+            )
             if any(name.startswith("oslo_messaging._drivers") for name in names):
                 users.add(path.relative_to(PACKAGE).as_posix())
     assert users == {"compat.py"}

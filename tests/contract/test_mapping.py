@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Every statement of the contract has a test, and every test a statement."""
 
@@ -26,17 +16,23 @@ HERE = Path(__file__).parent
 
 def every_test() -> list[str]:
     """Names of the test functions of this directory, other modules than this one."""
-    return [node.name for path in sorted(HERE.glob("test_*.py")) if path.name != "test_mapping.py"
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return [
+        node.name
+        for path in sorted(HERE.glob("test_*.py"))
+        if path.name != "test_mapping.py"
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_statement_has_a_test_that_exists(table):
     there = set(every_test())
-    assert {statement: [name for name in names if name not in there] or "no test"
-            for statement, names in TABLES[table].items()
-            if not names or not set(names) <= there} == {}
+    assert {
+        statement: [name for name in names if name not in there] or "no test"
+        for statement, names in TABLES[table].items()
+        if not names or not set(names) <= there
+    } == {}
 
 
 def test_every_defect_of_the_document_is_in_the_table():

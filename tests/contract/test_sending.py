@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Contract: sending.  Calls, casts, notifications; timeouts, retries, outcomes, errors."""
 
@@ -39,9 +29,12 @@ from tests.contract.apps import (
 )
 
 CONTEXT = {
-    "user": "an ümläut", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-    "nested": {"list": [1, None, True], "empty": {}}, "_unique_id": "kept", "": "no name",
-}  # fmt: skip
+    "user": "an ümläut",
+    "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "nested": {"list": [1, None, True], "empty": {}},
+    "_unique_id": "kept",
+    "": "no name",
+}
 
 
 def closed_port() -> int:
@@ -53,10 +46,25 @@ def closed_port() -> int:
 # -- what is sent and comes back --------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [
-    None, True, 0, -1, 3.5, "", "text", "\u20ac \U0001f600", [], {}, [1, [2, {"x": None}]],
-    {"a": {"b": []}}, "x" * 300_000,
-], ids=lambda value: repr(value)[:20])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        0,
+        -1,
+        3.5,
+        "",
+        "text",
+        "\u20ac \U0001f600",
+        [],
+        {},
+        [1, [2, {"x": None}]],
+        {"a": {"b": []}},
+        "x" * 300_000,
+    ],
+    ids=lambda value: repr(value)[:20],
+)
 def test_a_call_returns_what_the_server_returned(app, value):
     app.server(Endpoint())
     assert app.client().call({}, "echo", value=value) == value
@@ -158,9 +166,18 @@ def test_a_missing_method_is_a_remote_error_of_the_caller(app):
     assert caught.value.exc_type == "NoSuchMethod"
 
 
-@pytest.mark.parametrize("value", [
-    Unspeakable(ValueError("no")), Unspeakable(KeyError("no")), Unspeakable(RecursionError("no")),
-    threading.Lock(), {(1, 2): 3}, b"\xff"], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    [
+        Unspeakable(ValueError("no")),
+        Unspeakable(KeyError("no")),
+        Unspeakable(RecursionError("no")),
+        threading.Lock(),
+        {(1, 2): 3},
+        b"\xff",
+    ],
+    ids=lambda value: type(value).__name__,
+)
 def test_a_reply_that_json_cannot_carry_fails_the_call_and_not_the_server(app, value):
     class Bad(Endpoint):
         def bad(self, ctxt):
@@ -197,6 +214,24 @@ def test_a_request_that_json_cannot_carry_fails_at_once(app):
     assert client.call({}, "echo", value="still there") == "still there"
 
 
+@pytest.mark.parametrize("ctxt", [[1], "context", 7, threading.Lock()], ids=repr)
+def test_a_context_that_is_no_object_fails_at_its_sender_and_nothing_is_sent(
+    make_peer, make_app, ctxt
+):
+    # else the bus would take the message, and its listener reject it
+    peer = make_peer()
+    app = make_app(peer.url)
+    transport = app.transport()
+    client = app.client(transport=transport)
+    for send in (client.call, client.cast):
+        with pytest.raises(ValueError, match=r"request to topic: .*JSON"):
+            send(ctxt, "echo")
+    with pytest.raises(ValueError, match=r"notification to events.info: .*JSON"):
+        app.notify(ctxt=ctxt, transport=transport)
+    client.cast({}, "echo")
+    assert len(peer.wait_transfers(1)) == 1
+
+
 # -- timeouts ---------------------------------------------------------------------------
 
 
@@ -230,8 +265,10 @@ def _no_such_name(make_peer):
     return "amqp://no-such-host.invalid"
 
 
-@pytest.mark.parametrize("fault", [
-    _nobody_answers, _no_credit, _no_acknowledgement, _silent_peer, _closed_port, _no_such_name])
+@pytest.mark.parametrize(
+    "fault",
+    [_nobody_answers, _no_credit, _no_acknowledgement, _silent_peer, _closed_port, _no_such_name],
+)
 def test_a_call_ends_with_messaging_timeout_when_its_timeout_is_over(make_peer, make_app, fault):
     client = make_app(fault(make_peer)).client(timeout=0.4)
     watch = Stopwatch()
@@ -240,8 +277,9 @@ def test_a_call_ends_with_messaging_timeout_when_its_timeout_is_over(make_peer, 
     assert 0.4 <= watch.seconds < 0.4 + SLACK
 
 
-@pytest.mark.parametrize("fault", [
-    _no_credit, _no_acknowledgement, _silent_peer, _closed_port, _no_such_name])
+@pytest.mark.parametrize(
+    "fault", [_no_credit, _no_acknowledgement, _silent_peer, _closed_port, _no_such_name]
+)
 def test_without_a_timeout_of_the_caller_it_is_a_delivery_failure(make_peer, make_app, fault):
     client = make_app(fault(make_peer), default_send_timeout=0.4).client()
     watch = Stopwatch()
@@ -280,8 +318,14 @@ def test_a_timeout_names_host_address_and_message_id(make_peer, make_app):
     assert "reply" in said
 
 
-@pytest.mark.parametrize("fault, doing", [
-    (_no_credit, "credit"), (_no_acknowledgement, "acknowledgement"), (_silent_peer, "connection")])
+@pytest.mark.parametrize(
+    "fault, doing",
+    [
+        (_no_credit, "credit"),
+        (_no_acknowledgement, "acknowledgement"),
+        (_silent_peer, "connection"),
+    ],
+)
 def test_a_timeout_says_what_was_waited_for(make_peer, make_app, fault, doing):
     with pytest.raises(oslo_messaging.MessagingTimeout, match=doing):
         make_app(fault(make_peer)).client(timeout=0.2).call({}, "echo")
@@ -296,7 +340,8 @@ def test_a_message_that_nobody_waits_for_any_more_is_not_sent(make_peer, make_ap
     peer.grant(10, "unicast.openstack.topic")
     client.prepare(timeout=PATIENCE).cast({}, "echo", value="in time")
     assert [request_of(t)["request"]["args"]["value"] for t in peer.wait_transfers(1)] == [
-        "in time"]
+        "in time"
+    ]
 
 
 # -- retry ------------------------------------------------------------------------------
@@ -328,19 +373,24 @@ def test_with_retry_0_the_first_failure_ends_it(make_app):
 def test_with_retry_n_a_refused_link_is_tried_n_times_more(make_peer, make_app, retry, attempts):
     peer = make_peer()
     peer.override(times=None).expect_attach(
-        role="sender", address="unicast.openstack.topic").refuse(
-            "amqp:resource-limit-exceeded", "full")
+        role="sender", address="unicast.openstack.topic"
+    ).refuse("amqp:resource-limit-exceeded", "full")
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="full"):
         make_app(peer.url).client(retry=retry).cast({}, "echo")
-    attached = [f for f in peer.frames(p.Attach) if f.performative.role == p.SENDER
-                and f.performative.target.address == "unicast.openstack.topic"]
+    attached = [
+        f
+        for f in peer.frames(p.Attach)
+        if f.performative.role == p.SENDER
+        and f.performative.target.address == "unicast.openstack.topic"
+    ]
     assert len(attached) == attempts
 
 
 def test_a_failure_that_no_retry_can_mend_ends_it_at_once(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).reject(
-        "amqp:not-allowed", "never")
+        "amqp:not-allowed", "never"
+    )
     with pytest.raises(oslo_messaging.MessageDeliveryFailure, match="never"):
         make_app(peer.url).client(retry=-1).cast({}, "echo")
     assert len(peer.transfers) == 1
@@ -353,9 +403,11 @@ def test_a_message_in_doubt_fails_and_is_never_sent_again(make_peer, make_app, k
     app = make_app(peer.url)
     transport = app.transport()
     client = app.client(retry=-1, transport=transport)
-    send = {"call": lambda: client.call({}, "echo", value="doubtful"),
-            "cast": lambda: client.cast({}, "echo", value="doubtful"),
-            "notification": lambda: app.notify(transport=transport)}[kind]
+    send = {
+        "call": lambda: client.call({}, "echo", value="doubtful"),
+        "cast": lambda: client.cast({}, "echo", value="doubtful"),
+        "notification": lambda: app.notify(transport=transport),
+    }[kind]
     sent = app.later(send)
     peer.wait_transfers(1)
     peer.drop()
@@ -438,8 +490,7 @@ def test_a_rejection_names_its_condition_and_description(make_peer, make_app):
 
 
 @pytest.mark.parametrize("outcome", ["released", "modified"])
-def test_resend_released_sends_again_what_was_certainly_not_processed(
-        make_peer, make_app, outcome):
+def test_resend_released_sends_again_what_was_certainly_not_processed(make_peer, make_app, outcome):
     peer = make_peer()
     peer.override(times=2).expect_transfer().settle(OUTCOMES[outcome])
     make_app(peer.url, resend_released=True).client().cast({}, "echo")
@@ -447,8 +498,9 @@ def test_resend_released_sends_again_what_was_certainly_not_processed(
     assert len(ids) == 3 and len(set(ids)) == 1
 
 
-@pytest.mark.parametrize("outcome", [
-    "modified, delivery failed", "modified, undeliverable", "rejected"])
+@pytest.mark.parametrize(
+    "outcome", ["modified, delivery failed", "modified, undeliverable", "rejected"]
+)
 def test_resend_released_sends_nothing_else_again(make_peer, make_app, outcome):
     peer = make_peer()
     peer.override(times=1).expect_transfer().settle(OUTCOMES[outcome])
@@ -481,19 +533,26 @@ def assert_undeliverable(client: object, topic: str) -> None:
 
 
 def test_at_least_once_and_nobody_there_is_message_undeliverable(router, make_app):
-    assert_undeliverable(make_app(router.address).client(
-        transport_options=TransportOptions(at_least_once=True)), "topic")
+    assert_undeliverable(
+        make_app(router.address).client(transport_options=TransportOptions(at_least_once=True)),
+        "topic",
+    )
 
 
 @pytest.mark.parametrize("condition", ["released", "not-found"])
 def test_at_least_once_and_the_message_comes_back_is_message_undeliverable(
-        make_peer, make_app, condition):
+    make_peer, make_app, condition
+):
     peer = make_peer()
-    outcome = p.Released() if condition == "released" else p.Rejected(
-        error=p.Error(condition="amqp:not-found"))
+    outcome = (
+        p.Released()
+        if condition == "released"
+        else p.Rejected(error=p.Error(condition="amqp:not-found"))
+    )
     peer.override(times=None).expect_transfer().settle(outcome)
-    assert_undeliverable(make_app(peer.url).client(
-        transport_options=TransportOptions(at_least_once=True)), "topic")
+    assert_undeliverable(
+        make_app(peer.url).client(transport_options=TransportOptions(at_least_once=True)), "topic"
+    )
 
 
 def test_at_least_once_and_somebody_there_is_an_ordinary_call(app):
@@ -527,20 +586,25 @@ def test_a_notification_goes_to_the_address_of_its_priority(make_peer, make_app)
     notifier.error({}, "kind", {})
     notifier.sample({}, "kind", {})
     assert [t.address for t in peer.wait_transfers(3)] == [
-        "unicast.openstack.events.info", "unicast.openstack.events.error",
-        "unicast.openstack.events.sample"]
+        "unicast.openstack.events.info",
+        "unicast.openstack.events.error",
+        "unicast.openstack.events.sample",
+    ]
 
 
 def test_a_call_carries_what_its_server_needs_to_answer(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(
-        lambda event: answer(event, "done")).accept()
+        lambda event: answer(event, "done")
+    ).accept()
     client = make_app(peer.url).client(call_monitor_timeout=20)
     assert client.call({}, "echo", value=1) == "done"
     (sent,) = peer.transfers
     assert request_of(sent) == {
-        "request": {"method": "echo", "args": {"value": 1}}, "context": {},
-        "call_monitor_timeout": 20}
+        "request": {"method": "echo", "args": {"value": 1}},
+        "context": {},
+        "call_monitor_timeout": 20,
+    }
     assert sent.message.properties.reply_to == "peer/dynamic/1"
     assert 9_000 < sent.message.header.ttl <= 10_000
     assert sent.message.properties.message_id
@@ -581,8 +645,7 @@ def test_heartbeats_keep_a_long_call_waiting(bus, make_app):
     assert call.result(PATIENCE) == "at last"
 
 
-def test_a_server_without_signs_of_life_is_given_up_after_the_monitor_timeout(
-        make_peer, make_app):
+def test_a_server_without_signs_of_life_is_given_up_after_the_monitor_timeout(make_peer, make_app):
     client = make_app(make_peer().url).client(call_monitor_timeout=0.3, timeout=PATIENCE)
     watch = Stopwatch()
     with pytest.raises(oslo_messaging.MessagingTimeout, match="sign of life"):
@@ -596,8 +659,11 @@ def test_heartbeats_do_not_prolong_the_timeout_of_the_call(make_peer, make_app):
 
     def beat(event):
         asked = event.transfer.message.properties
-        reactions.transfer(event.core.find_link(asked.reply_to), Message(
-            None, properties=Properties(correlation_id=asked.message_id)), settled=True)
+        reactions.transfer(
+            event.core.find_link(asked.reply_to),
+            Message(None, properties=Properties(correlation_id=asked.message_id)),
+            settled=True,
+        )
 
     peer = make_peer()
     peer.override(times=None).expect_transfer(address=is_request).call(beat).accept()
@@ -614,8 +680,10 @@ def test_heartbeats_do_not_prolong_the_timeout_of_the_call(make_peer, make_app):
 def test_threads_get_their_own_replies(app):
     app.server(Endpoint())
     client = app.client()
-    calls = [app.later(lambda n=n: [client.call({}, "echo", value=(n, i)) for i in range(10)])
-             for n in range(16)]
+    calls = [
+        app.later(lambda n=n: [client.call({}, "echo", value=(n, i)) for i in range(10)])
+        for n in range(16)
+    ]
     for number, call in enumerate(calls):
         assert call.result(PATIENCE) == [[number, i] for i in range(10)]
 
@@ -623,11 +691,13 @@ def test_threads_get_their_own_replies(app):
 def test_a_blocked_address_does_not_hold_up_the_others(make_peer, make_app):
     peer = make_peer()
     peer.override(times=None).expect_attach(
-        role="sender", address="unicast.openstack.slow").respond(credit=0)
+        role="sender", address="unicast.openstack.slow"
+    ).respond(credit=0)
     app = make_app(peer.url)
     transport = app.transport()
-    blocked = [app.later(app.client("slow", transport=transport).cast, {}, "echo")
-               for _ in range(5)]
+    blocked = [
+        app.later(app.client("slow", transport=transport).cast, {}, "echo") for _ in range(5)
+    ]
     peer.wait_link("unicast.openstack.slow")
     client = app.client("fast", transport=transport)
     watch = Stopwatch()

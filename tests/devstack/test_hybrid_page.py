@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The configuration on the page about hybrid deployments, used by a service as it stands."""
 
@@ -37,14 +27,21 @@ def _check(folder: Path, rpc: str, notifications: str) -> subprocess.CompletedPr
         text = text.replace(hosts, address)
     conf = folder / "nova.conf"
     conf.write_text(text)
-    return subprocess.run([sys.executable, str(_CHECK), str(conf), "3"], text=True,
-                          capture_output=True, timeout=50, check=False)
+    return subprocess.run(
+        [sys.executable, str(_CHECK), str(conf), "3"],
+        text=True,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
 
 
 @pytest.mark.timeout(60)
 def test_rpc_on_a_router_and_notifications_on_a_broker(tmp_path: Path) -> None:
-    with (buses.running("router", tmp_path / "rpc.log") as rpc,
-          buses.running("broker", tmp_path / "notifications.log") as notifications):
+    with (
+        buses.running("router", tmp_path / "rpc.log") as rpc,
+        buses.running("broker", tmp_path / "notifications.log") as notifications,
+    ):
         done = _check(tmp_path, rpc, notifications)
     assert (done.returncode, done.stdout) == (0, "RPC: ok\nnotifications: ok\n"), done.stderr
 

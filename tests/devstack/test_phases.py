@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The phases of the devstack plugin, run for real: stack, unstack, clean."""
 
@@ -30,8 +20,13 @@ _INSTALLING = 400
 
 def _install(tool: str, *names: str) -> None:
     """Into the cache of this machine, where that has not been done before."""
-    subprocess.run(["bash", str(TOP / "tools" / f"{tool}.sh"), "install", *names], check=True,
-                   timeout=300, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        ["bash", str(TOP / "tools" / f"{tool}.sh"), "install", *names],
+        check=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 @pytest.fixture
@@ -56,8 +51,12 @@ def _call(devstack: Devstack, file: str = "nova.conf") -> list[str]:
 def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     _install("rabbitmq", "sid")
     port = lasting_port()
-    devstack = Devstack(tmp_path, AMQP1_RPC_PORT=port, AMQP1_PSEUDO_VHOST="False",
-                        AMQP1_OPTIONS="idle_timeout=33 trace=false")
+    devstack = Devstack(
+        tmp_path,
+        AMQP1_RPC_PORT=port,
+        AMQP1_PSEUDO_VHOST="False",
+        AMQP1_OPTIONS="idle_timeout=33 trace=false",
+    )
     clean.append(devstack)
     devstack.clone()
     devstack.cached("rabbitmq", "sid")
@@ -75,14 +74,16 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
     assert devstack.option("keystone.conf", "oslo_messaging_notifications", "transport_url") == url
     assert "summary: Installing the message bus for RPC and notifications: rabbitmq" in printed
     assert "RPC: ok\nnotifications: ok" in printed
-    driver = str(devstack.plugin / "amqp1_driver" / "driver.py")
+    driver = str(devstack.plugin / "amqp1_driver" / "driver" / "__init__.py")
     assert _call(devstack) == [driver, "3"]
     assert _call(devstack, "nova_cell1.conf") == [driver, "3"]
     users = devstack.evaluate(
-        f"_amqp1_tool rabbitmq ctl sid {port} -q list_users --no-table-headers")
+        f"_amqp1_tool rabbitmq ctl sid {port} -q list_users --no-table-headers"
+    )
     assert users == "stackamqp\t[]"
     vhosts = devstack.evaluate(
-        f"_amqp1_tool rabbitmq ctl sid {port} -q list_vhosts --no-table-headers")
+        f"_amqp1_tool rabbitmq ctl sid {port} -q list_vhosts --no-table-headers"
+    )
     assert sorted(vhosts.split()) == ["/", "nova_cell1"]
 
     node = devstack.buses / "rabbitmq" / "sid" / "run" / str(port)
@@ -100,10 +101,16 @@ def test_rabbitmq_for_everything(tmp_path: Path, clean: list[Devstack]) -> None:
 
 @pytest.mark.timeout(_INSTALLING)
 def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
-        tmp_path: Path, clean: list[Devstack]) -> None:
+    tmp_path: Path, clean: list[Devstack]
+) -> None:
     rpc, notify = lasting_port(), lasting_port()
-    devstack = Devstack(tmp_path, AMQP1_RPC_SERVICE="artemis", AMQP1_RPC_PORT=rpc,
-                        AMQP1_NOTIFY_SERVICE="broker-j", AMQP1_NOTIFY_PORT=notify)
+    devstack = Devstack(
+        tmp_path,
+        AMQP1_RPC_SERVICE="artemis",
+        AMQP1_RPC_PORT=rpc,
+        AMQP1_NOTIFY_SERVICE="broker-j",
+        AMQP1_NOTIFY_PORT=notify,
+    )
     clean.append(devstack)
     devstack.clone()
     for name in ("artemis", "brokerj"):
@@ -114,13 +121,17 @@ def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
 
     user = "stackamqp:pass%20word%2F1"
     assert devstack.option("nova.conf", "DEFAULT", "transport_url") == (
-        f"amqp://{user}@127.0.0.1:{rpc}/")
+        f"amqp://{user}@127.0.0.1:{rpc}/"
+    )
     assert devstack.option("nova.conf", "oslo_messaging_notifications", "transport_url") == (
-        f"amqp://{user}@127.0.0.1:{notify}/")
+        f"amqp://{user}@127.0.0.1:{notify}/"
+    )
     assert devstack.option("keystone.conf", "oslo_messaging_notifications", "transport_url") == (
-        f"amqp://{user}@127.0.0.1:{notify}/")
+        f"amqp://{user}@127.0.0.1:{notify}/"
+    )
     assert "summary: One call and one notification over RPC: artemis, notifications: broker-j" in (
-        printed)
+        printed
+    )
     assert "RPC: ok\nnotifications: ok" in printed
 
     again = devstack.evaluate("amqp1_start_buses")  # as stack.sh where nothing was stopped
@@ -138,8 +149,11 @@ def test_hybrid_rpc_on_artemis_and_notifications_on_broker_j(
 @pytest.mark.timeout(120)
 def test_external_bus_is_used_and_left_alone(tmp_path: Path, clean: list[Devstack]) -> None:
     with buses.running("broker", tmp_path / "bus.log") as address:
-        devstack = Devstack(tmp_path, AMQP1_SERVICE="external",
-                            AMQP1_RPC_TRANSPORT_URL=f"amqp://{address}?default_send_timeout=7")
+        devstack = Devstack(
+            tmp_path,
+            AMQP1_SERVICE="external",
+            AMQP1_RPC_TRANSPORT_URL=f"amqp://{address}?default_send_timeout=7",
+        )
         clean.append(devstack)
         devstack.clone()
         printed = devstack.run("stack").stdout
@@ -148,7 +162,8 @@ def test_external_bus_is_used_and_left_alone(tmp_path: Path, clean: list[Devstac
         assert devstack.option("nova.conf", "DEFAULT", "transport_url") == url
         assert devstack.option("nova.conf", "oslo_messaging_notifications", "transport_url") == url
         assert devstack.option("nova_cell1.conf", "DEFAULT", "transport_url") == (
-            f"amqp://{address}/nova_cell1?default_send_timeout=7")
+            f"amqp://{address}/nova_cell1?default_send_timeout=7"
+        )
         assert "RPC: ok\nnotifications: ok" in printed
         assert _call(devstack, "nova_cell1.conf")[1] == "3"
         devstack.run("unstack")
@@ -160,8 +175,12 @@ def test_external_bus_is_used_and_left_alone(tmp_path: Path, clean: list[Devstac
 @pytest.mark.timeout(60)
 def test_a_bus_that_does_not_answer_ends_the_run_with_the_reason(tmp_path: Path) -> None:
     port = lasting_port()
-    devstack = Devstack(tmp_path, AMQP1_SERVICE="external", AMQP1_CHECK_TIMEOUT="2",
-                        AMQP1_RPC_TRANSPORT_URL=f"amqp://127.0.0.1:{port}")
+    devstack = Devstack(
+        tmp_path,
+        AMQP1_SERVICE="external",
+        AMQP1_CHECK_TIMEOUT="2",
+        AMQP1_RPC_TRANSPORT_URL=f"amqp://127.0.0.1:{port}",
+    )
     devstack.clone()
     done = devstack.run("stack", check=False)
     assert done.returncode == 1

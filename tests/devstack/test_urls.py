@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Transport URLs and settings of the devstack plugin, by its own functions."""
 
@@ -24,31 +14,37 @@ from tests.devstack.world import Devstack
 def test_user_and_password_are_percent_encoded(tmp_path: Path) -> None:
     devstack = Devstack(tmp_path, AMQP1_USERNAME="open:stack", AMQP1_PASSWORD="a@b/c?d%é~")
     assert devstack.evaluate("get_transport_url") == (
-        "amqp://open%3Astack:a%40b%2Fc%3Fd%25%C3%A9~@127.0.0.1:5672/")
+        "amqp://open%3Astack:a%40b%2Fc%3Fd%25%C3%A9~@127.0.0.1:5672/"
+    )
 
 
 def test_the_password_is_that_of_rabbit_unless_one_is_given(tmp_path: Path) -> None:
     devstack = Devstack(tmp_path)
     assert devstack.evaluate("get_notification_url") == (
-        "amqp://stackamqp:pass%20word%2F1@127.0.0.1:5672/")
+        "amqp://stackamqp:pass%20word%2F1@127.0.0.1:5672/"
+    )
 
 
 def test_a_cell_has_a_virtual_host(tmp_path: Path) -> None:
     devstack = Devstack(tmp_path, AMQP1_PASSWORD="p", AMQP1_RPC_PORT="5700")
     assert devstack.evaluate("get_transport_url nova_cell1") == (
-        "amqp://stackamqp:p@127.0.0.1:5700/nova_cell1")
+        "amqp://stackamqp:p@127.0.0.1:5700/nova_cell1"
+    )
 
 
-@pytest.mark.parametrize(("url", "vhost", "expected"), [
-    ("amqp://u:p@r1:5672,u:p@r2:5672", "", "amqp://u:p@r1:5672,u:p@r2:5672/"),
-    ("amqp://u:p@r1:5672,u:p@r2:5672/", "cell", "amqp://u:p@r1:5672,u:p@r2:5672/cell"),
-    ("amqp://host/prod", "", "amqp://host/prod"),
-    ("amqp://host/prod", "cell", "amqp://host/prod-cell"),
-    ("amqp://host?ssl=true&idle_timeout=9", "cell",
-     "amqp://host/cell?ssl=true&idle_timeout=9"),
-])
+@pytest.mark.parametrize(
+    ("url", "vhost", "expected"),
+    [
+        ("amqp://u:p@r1:5672,u:p@r2:5672", "", "amqp://u:p@r1:5672,u:p@r2:5672/"),
+        ("amqp://u:p@r1:5672,u:p@r2:5672/", "cell", "amqp://u:p@r1:5672,u:p@r2:5672/cell"),
+        ("amqp://host/prod", "", "amqp://host/prod"),
+        ("amqp://host/prod", "cell", "amqp://host/prod-cell"),
+        ("amqp://host?ssl=true&idle_timeout=9", "cell", "amqp://host/cell?ssl=true&idle_timeout=9"),
+    ],
+)
 def test_a_virtual_host_goes_before_the_query_of_an_external_url(
-        tmp_path: Path, url: str, vhost: str, expected: str) -> None:
+    tmp_path: Path, url: str, vhost: str, expected: str
+) -> None:
     devstack = Devstack(tmp_path, AMQP1_SERVICE="external", AMQP1_RPC_TRANSPORT_URL=url)
     assert devstack.evaluate(f"get_transport_url '{vhost}'") == expected
 
@@ -64,13 +60,12 @@ def test_two_buses_have_two_ports(tmp_path: Path) -> None:
 
 
 def test_notifications_may_stay_on_the_rabbitmq_of_devstack(tmp_path: Path) -> None:
-    devstack = Devstack(tmp_path, AMQP1_RPC_SERVICE="rabbitmq", AMQP1_NOTIFY_SERVICE="rabbit",
-                        RABBIT_PASSWORD="p")
+    devstack = Devstack(
+        tmp_path, AMQP1_RPC_SERVICE="rabbitmq", AMQP1_NOTIFY_SERVICE="rabbit", RABBIT_PASSWORD="p"
+    )
     assert devstack.evaluate(
         "get_transport_url; get_notification_url; is_service_enabled rabbit && echo enabled"
-    ) == ("amqp://stackamqp:p@127.0.0.1:5673/\n"
-          "rabbit://stackrabbit:p@127.0.0.1:5672/\n"
-          "enabled")
+    ) == ("amqp://stackamqp:p@127.0.0.1:5673/\nrabbit://stackrabbit:p@127.0.0.1:5672/\nenabled")
 
 
 def test_the_rabbitmq_of_devstack_is_left_out(tmp_path: Path) -> None:
@@ -80,22 +75,32 @@ def test_the_rabbitmq_of_devstack_is_left_out(tmp_path: Path) -> None:
 
 def test_without_the_service_amqp1_nothing_is_changed(tmp_path: Path) -> None:
     devstack = Devstack(tmp_path, DISABLED_SERVICES="amqp1", RABBIT_PASSWORD="p")
-    assert devstack.evaluate("get_transport_url x; is_service_enabled rabbit && echo enabled"
-                             ) == "rabbit://stackrabbit:p@127.0.0.1:5672/x\nenabled"
+    assert (
+        devstack.evaluate("get_transport_url x; is_service_enabled rabbit && echo enabled")
+        == "rabbit://stackrabbit:p@127.0.0.1:5672/x\nenabled"
+    )
 
 
-@pytest.mark.parametrize(("localrc", "word"), [
-    ({"AMQP1_SERVICE": "zeromq"}, "AMQP1_RPC_SERVICE=zeromq is not one of: rabbitmq artemis"),
-    ({"AMQP1_NOTIFY_SERVICE": "kafka"}, "AMQP1_NOTIFY_SERVICE=kafka is not one of"),
-    ({"AMQP1_SERVICE": "external"}, '"external" needs AMQP1_RPC_TRANSPORT_URL=amqp://'),
-    ({"RABBIT_PASSWORD": ""}, "AMQP1_PASSWORD (or RABBIT_PASSWORD) is not set"),
-    ({"AMQP1_RPC_SERVICE": "artemis", "AMQP1_RPC_PORT": "5672", "AMQP1_NOTIFY_PORT": "5672"},
-     "AMQP1_RPC_PORT and AMQP1_NOTIFY_PORT are both 5672"),
-    ({"AMQP1_SERVICE": "broker-j", "AMQP1_PSEUDO_VHOST": "False"},
-     "only RabbitMQ gets virtual hosts made"),
-])
+@pytest.mark.parametrize(
+    ("localrc", "word"),
+    [
+        ({"AMQP1_SERVICE": "zeromq"}, "AMQP1_RPC_SERVICE=zeromq is not one of: rabbitmq artemis"),
+        ({"AMQP1_NOTIFY_SERVICE": "kafka"}, "AMQP1_NOTIFY_SERVICE=kafka is not one of"),
+        ({"AMQP1_SERVICE": "external"}, '"external" needs AMQP1_RPC_TRANSPORT_URL=amqp://'),
+        ({"RABBIT_PASSWORD": ""}, "AMQP1_PASSWORD (or RABBIT_PASSWORD) is not set"),
+        (
+            {"AMQP1_RPC_SERVICE": "artemis", "AMQP1_RPC_PORT": "5672", "AMQP1_NOTIFY_PORT": "5672"},
+            "AMQP1_RPC_PORT and AMQP1_NOTIFY_PORT are both 5672",
+        ),
+        (
+            {"AMQP1_SERVICE": "broker-j", "AMQP1_PSEUDO_VHOST": "False"},
+            "only RabbitMQ gets virtual hosts made",
+        ),
+    ],
+)
 def test_settings_that_cannot_work_end_the_run_at_once(
-        tmp_path: Path, localrc: dict[str, str], word: str) -> None:
+    tmp_path: Path, localrc: dict[str, str], word: str
+) -> None:
     done = Devstack(tmp_path, **localrc).run("stack", timeout=20, check=False)
     assert done.returncode == 1
     assert word in done.stderr

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The jobs in .zuul.yaml, held against the devstack plugin and tox.ini."""
 
@@ -66,8 +56,12 @@ def test_every_job_is_run_somewhere_and_gate_is_check() -> None:
 
 
 def test_every_kind_of_service_has_a_job() -> None:
-    chosen = {value for name in WITH_DEVSTACK for key, value in localrc(name).items()
-              if key.endswith("_SERVICE")}
+    chosen = {
+        value
+        for name in WITH_DEVSTACK
+        for key, value in localrc(name).items()
+        if key.endswith("_SERVICE")
+    }
     assert chosen == {"rabbitmq", "artemis", "broker-j", "external", "rabbit"}
 
 
@@ -85,8 +79,9 @@ def test_the_plugin_takes_the_settings_of_the_job(name: str, tmp_path: Path) -> 
 def test_tox_has_the_environments_of_the_jobs() -> None:
     tox = configparser.ConfigParser()
     tox.read(TOP / "tox.ini")
-    wanted = {job["vars"]["tox_envlist"] for job in JOBS.values()
-              if job["parent"] == "openstack-tox"}
+    wanted = {
+        job["vars"]["tox_envlist"] for job in JOBS.values() if job["parent"] == "openstack-tox"
+    }
     assert wanted == {"functional"}
     assert tox.has_section("testenv:functional")
 

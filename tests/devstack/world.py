@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A devstack that fits into one folder: the plugin as a clone, a venv for the services, localrc."""
 
@@ -28,8 +18,17 @@ TOP = Path(__file__).resolve().parents[2]
 STACK = Path(__file__).with_name("stack.sh")
 
 #: What a clone of the project has that the plugin needs.
-_CLONE = ("amqp1_driver", "devstack", "tools", "setup.cfg", "setup.py", "pyproject.toml",
-          "requirements.txt", "README.rst", "LICENSE")
+_CLONE = (
+    "amqp1_driver",
+    "devstack",
+    "tools",
+    "setup.cfg",
+    "setup.py",
+    "pyproject.toml",
+    "requirements.txt",
+    "README.rst",
+    "LICENSE",
+)
 
 
 class Devstack:
@@ -40,8 +39,12 @@ class Devstack:
         self.plugin = folder / "amqp1-driver"
         self.buses = folder / "data" / "amqp1"
         (folder / "etc").mkdir()
-        settings = {"SERVICE_HOST": "127.0.0.1", "AMQP1_LISTEN_ADDRESS": "127.0.0.1",
-                    "RABBIT_PASSWORD": "pass word/1", **localrc}
+        settings = {
+            "SERVICE_HOST": "127.0.0.1",
+            "AMQP1_LISTEN_ADDRESS": "127.0.0.1",
+            "RABBIT_PASSWORD": "pass word/1",
+            **localrc,
+        }
         lines = (f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items())
         (folder / "localrc").write_text("".join(lines))
         self.plugin.mkdir()
@@ -54,8 +57,9 @@ class Devstack:
         self.plugin.mkdir()
         for name in _CLONE:
             if (TOP / name).is_dir():
-                shutil.copytree(TOP / name, self.plugin / name,
-                                ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    TOP / name, self.plugin / name, ignore=shutil.ignore_patterns("__pycache__")
+                )
             else:
                 shutil.copy(TOP / name, self.plugin)
         self.venv()
@@ -69,17 +73,24 @@ class Devstack:
 
     def cached(self, tool: str, name: str) -> None:
         """Let the plugin find bus *name*, which is unpacked in the cache of this machine."""
-        cache = os.environ.get("AMQP1_CACHE") or Path(
-            os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "amqp1-driver"
+        cache = (
+            os.environ.get("AMQP1_CACHE")
+            or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "amqp1-driver"
+        )
         (self.buses / tool).mkdir(parents=True, exist_ok=True)
         (self.buses / tool / name).symlink_to(Path(cache) / tool / name)
 
-    def run(self, mode: str, *arguments: str, timeout: float = 120,
-            check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, mode: str, *arguments: str, timeout: float = 120, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """stack, unstack or clean; raises AssertionError with what it printed."""
         done = subprocess.run(
-            ["bash", str(STACK), mode, str(self.folder), *arguments], text=True, timeout=timeout,
-            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            ["bash", str(STACK), mode, str(self.folder), *arguments],
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
             env={**os.environ, "PBR_VERSION": "1.0.0"},
         )
         if check and done.returncode:
@@ -98,9 +109,14 @@ class Devstack:
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The interpreter of the services."""
-        return subprocess.run([str(self.folder / "venv" / "bin" / "python3"), *arguments],
-                              cwd=self.folder, text=True, capture_output=True, timeout=90,
-                              check=False)
+        return subprocess.run(
+            [str(self.folder / "venv" / "bin" / "python3"), *arguments],
+            cwd=self.folder,
+            text=True,
+            capture_output=True,
+            timeout=90,
+            check=False,
+        )
 
 
 def listens(port: int) -> bool:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a bus can do beyond oslo.messaging's suite: one probe each, recorded, not judged.
 
@@ -94,8 +84,12 @@ def nobody_there(apps: Apps) -> None:
 def undeliverable(apps: Apps) -> None:
     """``at_least_once`` reports a server that is not there as MessageUndeliverable"""
     client = apps(default_send_timeout=_SHORT).client(
-        _topic(), server="gone", retry=0, timeout=_SHORT,
-        transport_options=oslo_messaging.TransportOptions(at_least_once=True))
+        _topic(),
+        server="gone",
+        retry=0,
+        timeout=_SHORT,
+        transport_options=oslo_messaging.TransportOptions(at_least_once=True),
+    )
     try:
         client.call({}, "echo", value=1)
     except oslo_messaging.MessageUndeliverable:
@@ -150,7 +144,8 @@ def virtual_hosts(apps: Apps) -> None:
         app.server(endpoints[name], topic=topic, transport=app.transport(_with_vhost(app, name)))
     for name in ("one", "two"):
         app.client(topic, transport=app.transport(_with_vhost(app, name))).call(
-            {}, "echo", value=name)
+            {}, "echo", value=name
+        )
     heard = {name: _take(endpoint, "the call") for name, endpoint in endpoints.items()}
     if heard != {"one": "one", "two": "two"}:
         raise Cannot(f"heard {heard}")
@@ -197,8 +192,18 @@ def large(apps: Apps) -> None:
 
 
 PROBES: tuple[Callable[[Apps], None], ...] = (
-    cast_waits, notification_waits, nobody_there, undeliverable, fanout_to_nobody, fanout_late,
-    pools, requeue, virtual_hosts, monitoring, one_megabyte, large,
+    cast_waits,
+    notification_waits,
+    nobody_there,
+    undeliverable,
+    fanout_to_nobody,
+    fanout_late,
+    pools,
+    requeue,
+    virtual_hosts,
+    monitoring,
+    one_megabyte,
+    large,
 )
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The documentation's matrix of buses, made from results of tests.
 
@@ -32,8 +22,18 @@ from tests.functional import abilities
 Entry = dict[str, Any]
 
 #: Columns; buses that are not here come after these.
-_ORDER = ("rabbitmq-4.3", "rabbitmq-4.0", "artemis", "broker-j", "qpidd", "skupper", "dispatch",
-          "mesh", "router", "broker")
+_ORDER = (
+    "rabbitmq-4.3",
+    "rabbitmq-4.0",
+    "artemis",
+    "broker-j",
+    "qpidd",
+    "skupper",
+    "dispatch",
+    "mesh",
+    "router",
+    "broker",
+)
 _EMBEDDED = {"router": "embedded router", "broker": "embedded broker"}
 
 #: Parts of oslo.messaging's suite: title, and what the id of a test has in it.
@@ -57,9 +57,17 @@ class Matrix:
         self._reasons: list[str] = []
 
     def text(self) -> str:
-        parts = ["..", "   Made by tests.functional.report; not to be edited.", "",
-                 *self._versions(), *self._suite(), *self._abilities(), *self._own(),
-                 *self._footnotes(), *self._skips()]
+        parts = [
+            "..",
+            "   Made by tests.functional.report; not to be edited.",
+            "",
+            *self._versions(),
+            *self._suite(),
+            *self._abilities(),
+            *self._own(),
+            *self._footnotes(),
+            *self._skips(),
+        ]
         return "\n".join(parts).rstrip() + "\n"
 
     # -- sections ---------------------------------------------------------------------------
@@ -73,43 +81,74 @@ class Matrix:
                 counts[test["outcome"]] += 1
             suite = "{passed} / {failed} / {skipped}".format(**counts)
             newest = max(mine, key=lambda entry: str(entry["date"]))
-            rows.append([self._name(bus), self._product(bus), suite if sum(counts.values())
-                         else "", newest["date"], newest["commit"]])
+            rows.append(
+                [
+                    self._name(bus),
+                    self._product(bus),
+                    suite if sum(counts.values()) else "",
+                    newest["date"],
+                    newest["commit"],
+                ]
+            )
         title = "Passed, failed, skipped in oslo.messaging's suite"
         return _table(["bus", "calls itself", title, "date", "commit"], rows)
 
     def _suite(self) -> list[str]:
         def row(part: str) -> list[str]:
-            return [self._share([test for test in self._of(bus, "suite") if part in test["id"]])
-                    for bus in self.buses]
+            return [
+                self._share([test for test in self._of(bus, "suite") if part in test["id"]])
+                for bus in self.buses
+            ]
+
         rows = [[title, *row(part)] for title, part in _PARTS]
         return _section("oslo.messaging's functional suite", self._grid(rows))
 
     def _abilities(self) -> list[str]:
-        return self._by_id("What else it can do", "abilities", [
-            (which.__name__, (which.__doc__ or "").strip()) for which in abilities.PROBES])
+        return self._by_id(
+            "What else it can do",
+            "abilities",
+            [(which.__name__, (which.__doc__ or "").strip()) for which in abilities.PROBES],
+        )
 
     def _own(self) -> list[str]:
         names = sorted({test["id"] for test in _tests(self._entries, "buses")})
-        return self._by_id("Tests of this project on the real bus", "buses", [
-            (name, name.removeprefix("test_").replace("_", " ")) for name in names])
+        return self._by_id(
+            "Tests of this project on the real bus",
+            "buses",
+            [(name, name.removeprefix("test_").replace("_", " ")) for name in names],
+        )
 
     def _by_id(self, title: str, kind: str, names: Iterable[tuple[str, str]]) -> list[str]:
-        rows = [[text, *(self._cell([test for test in self._of(bus, kind) if test["id"] == name])
-                         for bus in self.buses)] for name, text in names]
+        rows = [
+            [
+                text,
+                *(
+                    self._cell([test for test in self._of(bus, kind) if test["id"] == name])
+                    for bus in self.buses
+                ),
+            ]
+            for name, text in names
+        ]
         return _section(title, self._grid(rows)) if rows else []
 
     def _footnotes(self) -> list[str]:
-        return [*(f".. [#m{number}] {_plain(reason)}"
-                  for number, reason in enumerate(self._reasons, 1)), ""]
+        return [
+            *(
+                f".. [#m{number}] {_plain(reason)}"
+                for number, reason in enumerate(self._reasons, 1)
+            ),
+            "",
+        ]
 
     def _skips(self) -> list[str]:
         found: dict[str, set[str]] = {}
         for test in _tests(self._entries, "suite"):
             if test["outcome"] == "skipped":
                 found.setdefault(test["detail"], set()).add(test["id"].rpartition(".")[2])
-        lines = [f"* ``{'``, ``'.join(sorted(tests))}``: {_plain(reason)}"
-                 for reason, tests in sorted(found.items())]
+        lines = [
+            f"* ``{'``, ``'.join(sorted(tests))}``: {_plain(reason)}"
+            for reason, tests in sorted(found.items())
+        ]
         return _section("Skipped by oslo.messaging itself", [*lines, ""]) if lines else []
 
     # -- cells ------------------------------------------------------------------------------
@@ -140,8 +179,14 @@ class Matrix:
         return _tests([entry for entry in self._entries if entry["bus"] == bus], kind)
 
     def _product(self, bus: str) -> str:
-        return next((entry["product"] for entry in self._entries
-                     if entry["bus"] == bus and entry["product"]), "")
+        return next(
+            (
+                entry["product"]
+                for entry in self._entries
+                if entry["bus"] == bus and entry["product"]
+            ),
+            "",
+        )
 
     def _name(self, bus: str) -> str:
         return _EMBEDDED.get(bus, bus)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Results of test runs as a JSON file, from which the documentation's matrix of buses is made."""
 
@@ -39,32 +29,48 @@ def identity(address: str) -> str:
     parts = urllib.parse.urlsplit(f"amqp://{first}")
     login: dict[str, Any] = {"allowed_mechs": "ANONYMOUS"}
     if parts.username:
-        login = {"allowed_mechs": "PLAIN", "allow_insecure_mechs": True,
-                 "user": urllib.parse.unquote(parts.username),
-                 "password": urllib.parse.unquote(parts.password or "")}
+        login = {
+            "allowed_mechs": "PLAIN",
+            "allow_insecure_mechs": True,
+            "user": urllib.parse.unquote(parts.username),
+            "password": urllib.parse.unquote(parts.password or ""),
+        }
     link = proton.utils.BlockingConnection(
-        f"amqp://{parts.hostname}:{parts.port or 5672}", timeout=10, **login)
+        f"amqp://{parts.hostname}:{parts.port or 5672}", timeout=10, **login
+    )
     try:
-        given = {str(key): str(value) for key, value in
-                 (link.conn.remote_properties or {}).items()}
+        given = {str(key): str(value) for key, value in (link.conn.remote_properties or {}).items()}
     finally:
         link.close()
     words = (given.get("product", ""), given.get("version", ""))
     return " ".join(filter(None, words)) or "unnamed"
 
 
-def entry(kind: str, bus: str, product: str, tests: list[dict[str, Any]],
-          **run: str) -> dict[str, Any]:
+def entry(
+    kind: str, bus: str, product: str, tests: list[dict[str, Any]], **run: str
+) -> dict[str, Any]:
     """One run: *tests* are dicts with id, outcome (passed, failed, skipped) and detail."""
     return {
-        "kind": kind, "bus": bus, "product": product,
+        "kind": kind,
+        "bus": bus,
+        "product": product,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": _commit(),
-        "suite": "", "scheme": "", "threads": "", **run,
+        "suite": "",
+        "scheme": "",
+        "threads": "",
+        **run,
         "tests": sorted(
-            ({"id": test["id"], "outcome": test["outcome"],
-              "detail": _last_line(str(test["detail"]))} for test in tests),
-            key=lambda test: str(test["id"])),
+            (
+                {
+                    "id": test["id"],
+                    "outcome": test["outcome"],
+                    "detail": _last_line(str(test["detail"])),
+                }
+                for test in tests
+            ),
+            key=lambda test: str(test["id"]),
+        ),
     }
 
 
@@ -78,8 +84,12 @@ def store(file: pathlib.Path, new: dict[str, Any]) -> None:
 
 def _commit() -> str:
     """What the driver was built from; empty outside of a checkout."""
-    done = subprocess.run(["git", "-C", str(TOP), "rev-parse", "--short", "HEAD"], text=True,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(TOP), "rev-parse", "--short", "HEAD"],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     return done.stdout.strip()
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Runs oslo.messaging's own functional suite, as its wheel has it, against this driver.
 
@@ -154,8 +144,9 @@ def judge(report: Report, results: dict[str, dict[str, Any]], only: str | None) 
 class Session:
     """Runs of the suite with one build of the driver."""
 
-    def __init__(self, site: pathlib.Path, workers: int, only: str | None,
-                 identify: bool = False) -> None:
+    def __init__(
+        self, site: pathlib.Path, workers: int, only: str | None, identify: bool = False
+    ) -> None:
         self._site, self._workers, self._only = site, workers, only
         self._identify = identify
 
@@ -279,8 +270,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", choices=matrix.THREADS, default="native")
     parser.add_argument("--workers", type=int, default=WORKERS, help="processes (%(default)s)")
     parser.add_argument("--only", metavar="REGEX", help="only the tests whose id matches")
-    parser.add_argument("--results", type=pathlib.Path, metavar="FILE.json",
-                        help="put the outcomes there as well, for tests.functional.report")
+    parser.add_argument(
+        "--results",
+        type=pathlib.Path,
+        metavar="FILE.json",
+        help="put the outcomes there as well, for tests.functional.report",
+    )
     return parser.parse_args(argv)
 
 
@@ -294,16 +289,29 @@ def main(argv: list[str] | None = None) -> int:
         print(f"port {METRICS_PORT} is taken: the suite's metrics test needs it and will fail")
     reports = []
     with tempfile.TemporaryDirectory(prefix="amqp1-functional-") as folder:
-        session = Session(venvs.install_driver(pathlib.Path(folder)), args.workers, args.only,
-                          identify=args.results is not None)
+        session = Session(
+            venvs.install_driver(pathlib.Path(folder)),
+            args.workers,
+            args.only,
+            identify=args.results is not None,
+        )
         for run in runs:
             report = session.execute(run)
             reports.append(report)
             print(report, flush=True)
             if args.results is not None and report.tests:
-                results.store(args.results, results.entry(
-                    "suite", run.bus, report.product, report.tests, suite=run.suite,
-                    scheme=run.scheme, threads=run.threads))
+                results.store(
+                    args.results,
+                    results.entry(
+                        "suite",
+                        run.bus,
+                        report.product,
+                        report.tests,
+                        suite=run.suite,
+                        scheme=run.scheme,
+                        threads=run.threads,
+                    ),
+                )
             for problem in report.problems:
                 print(f"       - {problem}", flush=True)
     failed = sum(not report.ok for report in reports)

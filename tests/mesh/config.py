@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Configuration files of skupper-router and qpid-dispatch, which read the same ones, and of qpidd.
 
@@ -94,12 +84,15 @@ def _sections(router: Router, others: Sequence[Router]) -> Iterator[Section]:
     yield "router", settings
     yield from _listeners(router)
     for other in others:
-        yield "connector", (
-            ("name", other.name),
-            ("role", "inter-router"),
-            ("host", other.mesh_host),
-            ("port", other.mesh_port),
-            *(_BY_CERTIFICATE if router.mesh_tls else ()),
+        yield (
+            "connector",
+            (
+                ("name", other.name),
+                ("role", "inter-router"),
+                ("host", other.mesh_host),
+                ("port", other.mesh_port),
+                *(_BY_CERTIFICATE if router.mesh_tls else ()),
+            ),
         )
     for prefix, distribution in ADDRESSES:
         yield "address", (("prefix", prefix), ("distribution", distribution))
@@ -123,11 +116,14 @@ def _listeners(router: Router) -> Iterator[Section]:
         yield _profile("routers", router.mesh_tls)
     if router.mesh_host is not None:
         secure = (("authenticatePeer", "yes"), *_BY_CERTIFICATE, ("requireSsl", "yes"))
-        yield "listener", (
-            ("role", "inter-router"),
-            ("host", router.mesh_host),
-            ("port", router.mesh_port),
-            *(secure if router.mesh_tls else ()),
+        yield (
+            "listener",
+            (
+                ("role", "inter-router"),
+                ("host", router.mesh_host),
+                ("port", router.mesh_port),
+                *(secure if router.mesh_tls else ()),
+            ),
         )
 
 
@@ -166,6 +162,10 @@ def sasl(users: str) -> str:
 
     What it does not name no listener can offer: EXTERNAL is for other routers.
     """
-    lines = ("pwcheck_method: auxprop", "auxprop_plugin: sasldb", f"sasldb_path: {users}",
-             "mech_list: PLAIN EXTERNAL")
+    lines = (
+        "pwcheck_method: auxprop",
+        "auxprop_plugin: sasldb",
+        f"sasldb_path: {users}",
+        "mech_list: PLAIN EXTERNAL",
+    )
     return "".join(f"{line}\n" for line in lines)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A qpidd of one's own: the program that AMQP1_TEST_QPIDD names, with the documented configuration.
 
@@ -47,16 +37,16 @@ class Qpidd:
     :param users: database of Cyrus SASL; None: everyone may come
     """
 
-    def __init__(self, binary: str, folder: Path, nodes: bool = True,
-                 users: Path | None = None) -> None:
+    def __init__(
+        self, binary: str, folder: Path, nodes: bool = True, users: Path | None = None
+    ) -> None:
         self.port = lasting_port()
         text = config.qpidd(self.port, auth="no" if users is None else "yes")
         lines = text.splitlines(keepends=True)
         kept = [line for line in lines if nodes or "patterns" not in line]
         file = folder / "qpidd.conf"
         file.write_text("".join(kept))
-        self._command = [binary, "--config", str(file), "--no-data-dir",
-                         "--interface", "127.0.0.1"]
+        self._command = [binary, "--config", str(file), "--no-data-dir", "--interface", "127.0.0.1"]
         if users is not None:
             (folder / "sasl2").mkdir()
             (folder / "sasl2" / "qpidd.conf").write_text(config.sasl(str(users)))
@@ -70,12 +60,18 @@ class Qpidd:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace")
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         assert self._process.stdout is not None
         listens = threading.Event()
-        self._reader = threading.Thread(target=self._read, args=(self._process.stdout, listens),
-                                        daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stdout, listens), daemon=True
+        )
         self._reader.start()
         if not listens.wait(START_SECONDS):
             self.__exit__()
@@ -103,10 +99,13 @@ def main() -> int:
     if binary is None:
         raise SystemExit(f"{VARIABLE} names no program")
     command = sys.argv[2:] if sys.argv[1:2] == ["--"] else sys.argv[1:]
-    with (tempfile.TemporaryDirectory(prefix="amqp1-qpidd-") as folder,
-          Qpidd(binary, Path(folder)) as broker):
-        return subprocess.call(command, env={**os.environ,
-                                             "AMQP1_TEST_BUSES": f"qpidd={broker.url}"})
+    with (
+        tempfile.TemporaryDirectory(prefix="amqp1-qpidd-") as folder,
+        Qpidd(binary, Path(folder)) as broker,
+    ):
+        return subprocess.call(
+            command, env={**os.environ, "AMQP1_TEST_BUSES": f"qpidd={broker.url}"}
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Routers as processes of their own: a mesh in which some may be killed or frozen.
 
@@ -44,8 +34,9 @@ class Process:
     :param folder: for its configuration and log
     """
 
-    def __init__(self, binary: str, settings: config.Router, others: list[config.Router],
-                 folder: Path) -> None:
+    def __init__(
+        self, binary: str, settings: config.Router, others: list[config.Router], folder: Path
+    ) -> None:
         self.settings = settings
         self.log = folder / f"{settings.name}.log"
         self._file = folder / f"{settings.name}.conf"
@@ -57,17 +48,24 @@ class Process:
     def start(self) -> None:
         """Returns when it listens. RuntimeError if it does not."""
         self._process = subprocess.Popen(
-            [self._binary, "-c", str(self._file)], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+            [self._binary, "-c", str(self._file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         assert self._process.stdout is not None
         listens = threading.Event()
-        self._reader = threading.Thread(target=self._read, args=(self._process.stdout, listens),
-                                        daemon=True)
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stdout, listens), daemon=True
+        )
         self._reader.start()
         if not listens.wait(START_SECONDS):
             self.kill()
-            raise RuntimeError(f"{self._binary} does not listen: "
-                               + self.log.read_text(errors="replace")[-2000:])
+            raise RuntimeError(
+                f"{self._binary} does not listen: " + self.log.read_text(errors="replace")[-2000:]
+            )
 
     def _read(self, stream: IO[str], listens: threading.Event) -> None:
         """Keeps its log, and says when all its listeners are there."""
@@ -116,12 +114,19 @@ class Mesh:
     def __init__(self, binary: str, folder: Path, size: int = 3, idle: int | None = None) -> None:
         mesh_host = "127.0.0.1" if size > 1 else None
         settings = [
-            config.Router(f"router{number}", "127.0.0.1", port=lasting_port(), idle=idle,
-                          mesh_host=mesh_host, mesh_port=lasting_port())
+            config.Router(
+                f"router{number}",
+                "127.0.0.1",
+                port=lasting_port(),
+                idle=idle,
+                mesh_host=mesh_host,
+                mesh_port=lasting_port(),
+            )
             for number in range(1, size + 1)
         ]
-        self.routers = [Process(binary, one, settings[:index], folder)
-                        for index, one in enumerate(settings)]
+        self.routers = [
+            Process(binary, one, settings[:index], folder) for index, one in enumerate(settings)
+        ]
 
     def __enter__(self) -> Self:
         try:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Starts a mesh of routers, runs a command that finds it in AMQP1_TEST_BUSES, and ends it.
 
@@ -42,8 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     if not args.router:
         parser.error(f"no router: --router or {VARIABLE} must name one")
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    with (tempfile.TemporaryDirectory(prefix="amqp1-mesh-") as folder,
-          Mesh(args.router, Path(folder), args.size) as mesh):
+    with (
+        tempfile.TemporaryDirectory(prefix="amqp1-mesh-") as folder,
+        Mesh(args.router, Path(folder), args.size) as mesh,
+    ):
         seconds = wait_until_joined(mesh)
         print(f"{args.size} routers know each other after {seconds:.1f} s", flush=True)
         buses = f"mesh={mesh.url()},{args.name}={mesh.url(0)}"

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Three real routers: servers on one, clients on another, and some of them killed or frozen."""
 
@@ -65,8 +55,14 @@ class Keeper:
         self.came: queue.Queue[Any] = queue.Queue()
         self.let_go = threading.Event()
 
-    def info(self, ctxt: dict[str, Any], publisher: str, event: str, payload: Any,
-             metadata: dict[str, Any]) -> None:
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher: str,
+        event: str,
+        payload: Any,
+        metadata: dict[str, Any],
+    ) -> None:
         self.came.put(payload)
         assert self.let_go.wait(60)
 
@@ -83,7 +79,8 @@ def test_a_fanout_reaches_the_servers_of_all_routers(mesh: Mesh, transports: Tra
 
 
 def test_a_fanout_to_nobody_is_done_soon_and_the_next_one_at_once(
-        mesh: Mesh, transports: Transports, measured: Measured) -> None:
+    mesh: Mesh, transports: Transports, measured: Measured
+) -> None:
     client = transports.client(mesh.url(0)).prepare(fanout=True)
     first = outcome(lambda: client.cast({}, "note", text="1"))
     second = outcome(lambda: client.cast({}, "note", text="2"))
@@ -94,10 +91,12 @@ def test_a_fanout_to_nobody_is_done_soon_and_the_next_one_at_once(
 
 
 def test_who_must_reach_somebody_is_told_soon_that_nobody_is_there(
-        mesh: Mesh, transports: Transports, measured: Measured) -> None:
+    mesh: Mesh, transports: Transports, measured: Measured
+) -> None:
     options = om.TransportOptions(at_least_once=True)
-    client = om.get_rpc_client(transports.rpc(mesh.url(0)), om.Target(topic="nobody"),
-                               transport_options=options)
+    client = om.get_rpc_client(
+        transports.rpc(mesh.url(0)), om.Target(topic="nobody"), transport_options=options
+    )
     told = [outcome(lambda: client.cast({}, "note", text="1")) for _ in range(2)]
     measured(", then ".join(f"{one.seconds:.3f} s" for one in told))
     assert [type(one.error) for one in told] == [om.exceptions.MessageUndeliverable] * 2
@@ -106,13 +105,20 @@ def test_who_must_reach_somebody_is_told_soon_that_nobody_is_there(
 
 
 def test_who_must_reach_somebody_reaches_a_server_that_has_only_just_come(
-        mesh: Mesh, transports: Transports) -> None:
+    mesh: Mesh, transports: Transports
+) -> None:
     """Its router knows it already, the client's does not."""
     options = om.TransportOptions(at_least_once=True)
-    client = om.get_rpc_client(transports.rpc(mesh.url(2)), om.Target(topic="news"),
-                               timeout=TIMEOUT, transport_options=options)
-    assert isinstance(outcome(lambda: client.prepare(topic="nobody").cast({}, "x")).error,
-                      om.exceptions.MessageUndeliverable)  # so it is connected
+    client = om.get_rpc_client(
+        transports.rpc(mesh.url(2)),
+        om.Target(topic="news"),
+        timeout=TIMEOUT,
+        transport_options=options,
+    )
+    assert isinstance(
+        outcome(lambda: client.prepare(topic="nobody").cast({}, "x")).error,
+        om.exceptions.MessageUndeliverable,
+    )  # so it is connected
     endpoint = Endpoint("new")
     transports.serve(mesh.url(0), topic="news", endpoint=endpoint)
     assert client.call({}, "who") == "new"
@@ -133,14 +139,25 @@ def test_a_server_at_work_keeps_no_fanout_waiting(mesh: Mesh, transports: Transp
 
 
 def test_a_listener_that_collects_a_batch_keeps_no_notifier_waiting(
-        mesh: Mesh, transports: Transports) -> None:
+    mesh: Mesh, transports: Transports
+) -> None:
     endpoint = Endpoint()
     listener = om.get_batch_notification_listener(
-        transports.notification(mesh.url(0)), [om.Target(topic="events")], [endpoint],
-        executor="threading", batch_size=3, batch_timeout=60)
+        transports.notification(mesh.url(0)),
+        [om.Target(topic="events")],
+        [endpoint],
+        executor="threading",
+        batch_size=3,
+        batch_timeout=60,
+    )
     listener.start()
-    notifier = om.Notifier(transports.notification(mesh.url(2)), "publisher", driver="messaging",
-                           topics=["events"], retry=0)
+    notifier = om.Notifier(
+        transports.notification(mesh.url(2)),
+        "publisher",
+        driver="messaging",
+        topics=["events"],
+        retry=0,
+    )
     for number in range(2):
         notifier.info({}, "event", number)
     assert endpoint.came.empty()
@@ -151,14 +168,16 @@ def test_a_listener_that_collects_a_batch_keeps_no_notifier_waiting(
 
 
 def test_a_call_is_answered_though_the_router_of_its_server_is_killed_meanwhile(
-        mesh: Mesh, transports: Transports, measured: Measured) -> None:
+    mesh: Mesh, transports: Transports, measured: Measured
+) -> None:
     """The caller's address lives on the caller's router: the reply takes the other way."""
     endpoint = Endpoint("only")
     transports.serve(mesh.url(0, 1), endpoint=endpoint, host_selection="ordered")
     client = transports.client(mesh.url(2), timeout=30)
     answers: queue.Queue[Any] = queue.Queue()
     caller = threading.Thread(
-        target=lambda: answers.put(outcome(lambda: client.call({}, "keep", text="work"))))
+        target=lambda: answers.put(outcome(lambda: client.call({}, "keep", text="work")))
+    )
     caller.start()
     assert endpoint.came.get(timeout=TIMEOUT) == "work"
     # the acknowledgement of the one goes before the reply to the other
@@ -173,20 +192,36 @@ def test_a_call_is_answered_though_the_router_of_its_server_is_killed_meanwhile(
 
 
 def test_what_is_under_way_to_a_router_that_is_killed_fails_at_once(
-        mesh: Mesh, transports: Transports, measured: Measured) -> None:
+    mesh: Mesh, transports: Transports, measured: Measured
+) -> None:
     """The listener has it and has not settled: the sender's router tells MODIFIED."""
     endpoint = Keeper()
     listener = om.get_notification_listener(
-        transports.notification(mesh.url(0)), [om.Target(topic="events")], [endpoint],
-        executor="threading")
+        transports.notification(mesh.url(0)),
+        [om.Target(topic="events")],
+        [endpoint],
+        executor="threading",
+    )
     listener.start()
     transport = transports.notification(mesh.url(2))
     ends: queue.Queue[Any] = queue.Queue()
-    message = {"event_type": "e", "publisher_id": "p", "payload": 1, "message_id": "1",
-               "timestamp": "", "priority": "INFO"}
-    sender = threading.Thread(target=lambda: ends.put(outcome(
-        lambda: transport._send_notification(om.Target(topic="events.info"), {}, message,
-                                             version=2.0, retry=0))))
+    message = {
+        "event_type": "e",
+        "publisher_id": "p",
+        "payload": 1,
+        "message_id": "1",
+        "timestamp": "",
+        "priority": "INFO",
+    }
+    sender = threading.Thread(
+        target=lambda: ends.put(
+            outcome(
+                lambda: transport._send_notification(
+                    om.Target(topic="events.info"), {}, message, version=2.0, retry=0
+                )
+            )
+        )
+    )
     sender.start()
     assert endpoint.came.get(timeout=TIMEOUT) == 1
     since = time.monotonic()
@@ -218,13 +253,22 @@ def restart(router: Process) -> None:
     router.start()
 
 
-@pytest.mark.parametrize(("server", "client", "victims"), [
-    ((0,), (1, 2), (1, 2)),
-    ((0, 1), (2,), (0, 1)),
-], ids=["client", "server"])
+@pytest.mark.parametrize(
+    ("server", "client", "victims"),
+    [
+        ((0,), (1, 2), (1, 2)),
+        ((0, 1), (2,), (0, 1)),
+    ],
+    ids=["client", "server"],
+)
 def test_a_router_is_killed_and_those_on_it_go_to_another_one(
-        mesh: Mesh, worker: Start, measured: Measured, server: tuple[int, ...],
-        client: tuple[int, ...], victims: tuple[int, ...]) -> None:
+    mesh: Mesh,
+    worker: Start,
+    measured: Measured,
+    server: tuple[int, ...],
+    client: tuple[int, ...],
+    victims: tuple[int, ...],
+) -> None:
     run = Run(worker, mesh.url(*server), mesh.url(*client))
     for number in victims:
         run.disturb(mesh.routers[number].kill)
@@ -232,13 +276,22 @@ def test_a_router_is_killed_and_those_on_it_go_to_another_one(
     settled(run, measured)
 
 
-@pytest.mark.parametrize(("server", "client", "victim"), [
-    ((0,), (1, 2), 1),
-    ((0, 1), (2,), 0),
-], ids=["client", "server"])
+@pytest.mark.parametrize(
+    ("server", "client", "victim"),
+    [
+        ((0,), (1, 2), 1),
+        ((0, 1), (2,), 0),
+    ],
+    ids=["client", "server"],
+)
 def test_a_router_is_frozen_and_goes_on_later(
-        mesh: Mesh, worker: Start, measured: Measured, server: tuple[int, ...],
-        client: tuple[int, ...], victim: int) -> None:
+    mesh: Mesh,
+    worker: Start,
+    measured: Measured,
+    server: tuple[int, ...],
+    client: tuple[int, ...],
+    victim: int,
+) -> None:
     """The idle timeout notices; what the router held is late, but does not come twice."""
     run = Run(worker, mesh.url(*server), mesh.url(*client), idle_timeout=2.0)
     run.disturb(mesh.routers[victim].freeze)

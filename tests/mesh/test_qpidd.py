@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A real qpidd: what is not there is an error, where by the anonymous terminus it were silence."""
 
@@ -27,11 +17,15 @@ import pytest
 from tests.bars.support import Transports, outcome
 from tests.mesh.qpidd import Qpidd, program
 
-KINDS = pytest.mark.parametrize(("target", "node"), [
-    ({}, "unicast.openstack.bars"),
-    ({"server": "one"}, "exclusive.openstack.bars.one"),
-    ({"fanout": True}, "broadcast.openstack.bars.all"),
-], ids=["any", "one", "all"])
+KINDS = pytest.mark.parametrize(
+    ("target", "node"),
+    [
+        ({}, "unicast.openstack.bars"),
+        ({"server": "one"}, "exclusive.openstack.bars.one"),
+        ({"fanout": True}, "broadcast.openstack.bars.all"),
+    ],
+    ids=["any", "one", "all"],
+)
 
 
 def start(folder: Path, nodes: bool) -> Qpidd:
@@ -72,8 +66,9 @@ class Endpoint:
 
 
 @KINDS
-def test_a_node_that_is_not_there_is_named(bare: Qpidd, transports: Transports,
-                                           target: dict[str, Any], node: str) -> None:
+def test_a_node_that_is_not_there_is_named(
+    bare: Qpidd, transports: Transports, target: dict[str, Any], node: str
+) -> None:
     client = transports.client(bare.url, retry=0).prepare(**target)
     told = outcome(lambda: client.cast({}, "note", text="1"))
     assert isinstance(told.error, om.exceptions.MessageDeliveryFailure)
@@ -82,16 +77,20 @@ def test_a_node_that_is_not_there_is_named(bare: Qpidd, transports: Transports,
 
 
 def test_who_must_reach_somebody_is_told_so(bare: Qpidd, transports: Transports) -> None:
-    client = om.get_rpc_client(transports.rpc(bare.url), om.Target(topic="bars"),
-                               transport_options=om.TransportOptions(at_least_once=True))
+    client = om.get_rpc_client(
+        transports.rpc(bare.url),
+        om.Target(topic="bars"),
+        transport_options=om.TransportOptions(at_least_once=True),
+    )
     told = outcome(lambda: client.cast({}, "note", text="1"))
     assert isinstance(told.error, om.exceptions.MessageUndeliverable)
     assert told.seconds < 5
 
 
 @KINDS
-def test_the_documented_patterns_make_the_nodes(broker: Qpidd, transports: Transports,
-                                                target: dict[str, Any], node: str) -> None:
+def test_the_documented_patterns_make_the_nodes(
+    broker: Qpidd, transports: Transports, target: dict[str, Any], node: str
+) -> None:
     endpoint = Endpoint()
     transports.serve(broker.url, name="one", endpoint=endpoint)
     transports.client(broker.url).prepare(**target).cast({}, "note", text="here")
@@ -113,8 +112,9 @@ def test_a_fanout_to_nobody_is_done_at_once(broker: Qpidd, transports: Transport
     assert (told.error, told.seconds < 3) == (None, True)
 
 
-def test_a_reply_to_a_caller_who_has_gone_stops_nobody(broker: Qpidd,
-                                                       transports: Transports) -> None:
+def test_a_reply_to_a_caller_who_has_gone_stops_nobody(
+    broker: Qpidd, transports: Transports
+) -> None:
     """The one thing that may be dropped without a word."""
     endpoint = Endpoint()
     transports.serve(broker.url, endpoint=endpoint)
@@ -133,23 +133,35 @@ def test_users_have_passwords(tmp_path: Path, transports: Transports) -> None:
     """Of the realm QPID, which the broker adds."""
     binary, users = program(), tmp_path / "users.sasldb"
     assert binary is not None
-    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(users), "-u", "QPID", "nova"],
-                   input="s3cret", text=True, check=True, timeout=20)
+    subprocess.run(
+        ["saslpasswd2", "-c", "-p", "-f", str(users), "-u", "QPID", "nova"],
+        input="s3cret",
+        text=True,
+        check=True,
+        timeout=20,
+    )
     with Qpidd(binary, tmp_path, users=users) as broker:
         url = broker.url.replace("//", "//nova:s3cret@")
         transports.serve(url)
         assert transports.client(url, timeout=10).call({}, "echo", text="1") == "1"
-        told = outcome(lambda: transports.client(
-            broker.url.replace("//", "//nova:wr0ng@"), retry=0).cast({}, "echo", text="1"))
+        told = outcome(
+            lambda: transports.client(broker.url.replace("//", "//nova:wr0ng@"), retry=0).cast(
+                {}, "echo", text="1"
+            )
+        )
         assert "Authentication failed [mech=PLAIN]" in told.text
         transports.cleanup()
 
 
-def test_a_message_that_must_reach_somebody_waits_in_a_queue(broker: Qpidd,
-                                                             transports: Transports) -> None:
+def test_a_message_that_must_reach_somebody_waits_in_a_queue(
+    broker: Qpidd, transports: Transports
+) -> None:
     """As documented: the pattern makes the queue."""
-    client = om.get_rpc_client(transports.rpc(broker.url), om.Target(topic="bars"),
-                               transport_options=om.TransportOptions(at_least_once=True))
+    client = om.get_rpc_client(
+        transports.rpc(broker.url),
+        om.Target(topic="bars"),
+        transport_options=om.TransportOptions(at_least_once=True),
+    )
     client.cast({}, "note", text="waits")
     endpoint = Endpoint()
     transports.serve(broker.url, endpoint=endpoint)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A real router that asks for TLS, a user and his password, configured as documented."""
 
@@ -42,8 +32,13 @@ def users(tmp_path: Path) -> str:
     database, folder = tmp_path / "users.sasldb", tmp_path / "sasl2"
     folder.mkdir()
     (folder / "skrouterd.conf").write_text(config.sasl(str(database)))
-    subprocess.run(["saslpasswd2", "-c", "-p", "-f", str(database), "-u", REALM, USER],
-                   input=PASSWORD, text=True, check=True, timeout=20)
+    subprocess.run(
+        ["saslpasswd2", "-c", "-p", "-f", str(database), "-u", REALM, USER],
+        input=PASSWORD,
+        text=True,
+        check=True,
+        timeout=20,
+    )
     return str(folder)
 
 
@@ -51,8 +46,15 @@ def settings(name: str, users: str, authority: Authority) -> config.Router:
     """A router for applications with TLS and passwords."""
     own = authority.server("localhost")
     return config.Router(
-        name, "localhost", port=lasting_port(), listen="127.0.0.1", mechanisms="PLAIN",
-        sasl_dir=users, idle=30, tls=config.Tls(authority.ca_file, own.cert, own.key))
+        name,
+        "localhost",
+        port=lasting_port(),
+        listen="127.0.0.1",
+        mechanisms="PLAIN",
+        sasl_dir=users,
+        idle=30,
+        tls=config.Tls(authority.ca_file, own.cert, own.key),
+    )
 
 
 @pytest.fixture
@@ -69,24 +71,27 @@ def url(router: Process, password: str, user: str = f"{USER}%40{REALM}") -> str:
     return f"amqp://{user}:{password}@{router.address}"
 
 
-def test_calls_go_by_tls_with_a_password(router: Process, authority: Authority,
-                                         transports: Transports) -> None:
+def test_calls_go_by_tls_with_a_password(
+    router: Process, authority: Authority, transports: Transports
+) -> None:
     way = url(router, PASSWORD)
     transports.serve(way, ssl_ca_file=authority.ca_file)
     client = transports.client(way, timeout=10, ssl_ca_file=authority.ca_file)
     assert client.call({}, "echo", text="hidden") == "hidden"
 
 
-def test_the_realm_may_be_an_option(router: Process, authority: Authority,
-                                    transports: Transports) -> None:
+def test_the_realm_may_be_an_option(
+    router: Process, authority: Authority, transports: Transports
+) -> None:
     settings = {"ssl_ca_file": authority.ca_file, "sasl_default_realm": REALM}
     way = url(router, PASSWORD, USER)
     transports.serve(way, **settings)
     assert transports.client(way, timeout=10, **settings).call({}, "echo", text="1") == "1"
 
 
-def test_a_wrong_password_is_told_as_such(router: Process, authority: Authority,
-                                          transports: Transports) -> None:
+def test_a_wrong_password_is_told_as_such(
+    router: Process, authority: Authority, transports: Transports
+) -> None:
     client = transports.client(url(router, WRONG), retry=0, ssl_ca_file=authority.ca_file)
     told = outcome(lambda: client.cast({}, "echo", text="1"))
     assert isinstance(told.error, om.exceptions.MessageDeliveryFailure)
@@ -113,11 +118,17 @@ class SecureMesh:
         made = []
         for number, its in enumerate((authority, second), 1):
             own = its.server("localhost")
-            made.append(dataclasses.replace(
-                settings(f"router{number}", users, authority), mesh_host="localhost",
-                mesh_port=lasting_port(), mesh_tls=config.Tls(its.ca_file, own.cert, own.key)))
-        self.routers = [Process(binary, one, made[:index], folder)
-                        for index, one in enumerate(made)]
+            made.append(
+                dataclasses.replace(
+                    settings(f"router{number}", users, authority),
+                    mesh_host="localhost",
+                    mesh_port=lasting_port(),
+                    mesh_tls=config.Tls(its.ca_file, own.cert, own.key),
+                )
+            )
+        self.routers = [
+            Process(binary, one, made[:index], folder) for index, one in enumerate(made)
+        ]
 
     def __enter__(self) -> list[str]:
         for one in self.routers:
@@ -129,8 +140,9 @@ class SecureMesh:
             one.kill()
 
 
-def test_routers_join_by_certificates(tmp_path: Path, users: str, authority: Authority,
-                                      transports: Transports) -> None:
+def test_routers_join_by_certificates(
+    tmp_path: Path, users: str, authority: Authority, transports: Transports
+) -> None:
     with SecureMesh(tmp_path, users, authority, authority) as (first, second):
         transports.serve(first, ssl_ca_file=authority.ca_file)
         client = transports.client(second, timeout=60, ssl_ca_file=authority.ca_file)
@@ -138,10 +150,14 @@ def test_routers_join_by_certificates(tmp_path: Path, users: str, authority: Aut
 
 
 def test_a_router_with_a_certificate_of_another_authority_stays_out(
-        tmp_path: Path, users: str, authority: Authority, transports: Transports) -> None:
+    tmp_path: Path, users: str, authority: Authority, transports: Transports
+) -> None:
     with SecureMesh(tmp_path, users, authority, authority.another()) as (first, second):
         transports.serve(first, ssl_ca_file=authority.ca_file)
         # longer than those of one authority need, see the test above
-        told = outcome(lambda: transports.client(
-            second, timeout=6, ssl_ca_file=authority.ca_file).call({}, "echo", text="through"))
+        told = outcome(
+            lambda: transports.client(second, timeout=6, ssl_ca_file=authority.ca_file).call(
+                {}, "echo", text="through"
+            )
+        )
         assert isinstance(told.error, om.MessagingTimeout)

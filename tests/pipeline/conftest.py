@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """One Spark session for all tests of the pipeline in a process."""
 
@@ -35,17 +25,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """``local[2]``; compiled little, because tests are short."""
+    """``local[2]``; nothing is compiled that tests run a few times only."""
     from amqp1_driver.pipeline.session import spark_session
 
     folder = tmp_path_factory.mktemp("spark")
-    session = spark_session("tests", "local[2]", {
-        "spark.driver.extraJavaOptions":
-            f"-XX:TieredStopAtLevel=1 -Dderby.system.home={folder}",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    })
+    session = spark_session(
+        "tests",
+        "local[2]",
+        {
+            "spark.driver.extraJavaOptions": (
+                f"-XX:TieredStopAtLevel=1 -Dderby.system.home={folder}"
+            ),
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        },
+    )
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """How fast the collector takes notifications from RabbitMQ, beside plain listeners.
 
@@ -47,9 +37,14 @@ _LISTENER = Path(__file__).with_name("ingest_listener.py")
 
 def notification(size: int) -> dict[str, object]:
     """One whose encoded form has about ``size`` bytes."""
-    empty = {"message_id": str(uuid.uuid4()), "publisher_id": "compute.host", "priority": "INFO",
-             "event_type": "compute.instance.update", "timestamp": "2026-01-01 00:00:00.000000",
-             "payload": ""}
+    empty = {
+        "message_id": str(uuid.uuid4()),
+        "publisher_id": "compute.host",
+        "priority": "INFO",
+        "event_type": "compute.instance.update",
+        "timestamp": "2026-01-01 00:00:00.000000",
+        "payload": "",
+    }
     empty["payload"] = "x" * max(0, size - len(json.dumps(empty)) - 60)
     return empty
 
@@ -76,9 +71,17 @@ def collect(url: str, topic: str, count: int, options: dict[str, str]) -> None:
     import pandas  # noqa: F401
 
     with tempfile.TemporaryDirectory() as folder:
-        parsed = SourceOptions.parse({
-            "url": url, "topic": topic, "priorities": "info", "spoolDir": folder,
-            "maxSpoolRows": str(2 * count + 100_000), "maxSpoolBytes": str(1 << 40), **options})
+        parsed = SourceOptions.parse(
+            {
+                "url": url,
+                "topic": topic,
+                "priorities": "info",
+                "spoolDir": folder,
+                "maxSpoolRows": str(2 * count + 100_000),
+                "maxSpoolBytes": str(1 << 40),
+                **options,
+            }
+        )
         spool = Spool.open(folder, parsed.limits())
         collector = Collector(parsed, spool)
         collector.start()
@@ -88,8 +91,10 @@ def collect(url: str, topic: str, count: int, options: dict[str, str]) -> None:
         first = next(iter(_received(spool)))
         used = resource.getrusage(resource.RUSAGE_SELF)
         collector.stop()
-        print(f"rate {(count - 1) / (end - first):.1f} cpu {used.ru_utime + used.ru_stime:.2f} "
-              f"stalls {collector.facts()['stalls']}")
+        print(
+            f"rate {(count - 1) / (end - first):.1f} cpu {used.ru_utime + used.ru_stime:.2f} "
+            f"stalls {collector.facts()['stalls']}"
+        )
 
 
 def _received(spool: Spool) -> Iterator[float]:
@@ -114,8 +119,9 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--size", type=int, default=1024, help="of each body, bytes")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
-                        help="of the data source")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the data source"
+    )
     parser.add_argument("--rabbit-python", help="interpreter with oslo.messaging and kombu")
     parser.add_argument("--only", action="append", choices=("collector", "amqp1", "rabbit"))
     parser.add_argument("--collect", nargs=2, metavar=("URL", "TOPIC"), help=argparse.SUPPRESS)
@@ -136,15 +142,28 @@ def main() -> int:
             fill(url, kind == "rabbit", topic, given.rows, given.size)
             if kind == "collector":
                 options = [part for each in given.option for part in ("--option", each)]
-                out = _run(python, "-m", "tests.pipeline.ingest_rate", "--port", "0", "--rows",
-                           str(given.rows), *options, "--collect", at, topic)
+                out = _run(
+                    python,
+                    "-m",
+                    "tests.pipeline.ingest_rate",
+                    "--port",
+                    "0",
+                    "--rows",
+                    str(given.rows),
+                    *options,
+                    "--collect",
+                    at,
+                    topic,
+                )
             else:
                 out = _run(python, str(_LISTENER), at, topic, str(given.rows))
             rates[kind].append(float(out.split()[1]))
             print(f"round {number + 1} {kind}: {out}", flush=True)
     for kind, found in rates.items():
-        print(f"median {kind}: {statistics.median(found):.0f} messages/s "
-              f"({min(found):.0f} to {max(found):.0f})")
+        print(
+            f"median {kind}: {statistics.median(found):.0f} messages/s "
+            f"({min(found):.0f} to {max(found):.0f})"
+        )
     return 0
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """How fast rows go into the spool and from there into Parquet, and what memory that takes.
 
@@ -45,11 +35,19 @@ SEGMENT = 10_000
 
 def made(lo: int, hi: int, size: int, source: random.Random) -> list[Row]:
     """Rows ``lo`` to ``hi``, like notifications in all but the body."""
-    return [Row("notifications.info", f"5f0f7e9c-8d5e-4c1a-9b1e-{seq:012}",
-                base64.b64encode(source.randbytes(size * 3 // 4)), "application/json",
-                {"event": "compute.instance.exists"}, 0, 1767323045000000 + seq,
-                1767323045500000 + seq)
-            for seq in range(lo, hi + 1)]
+    return [
+        Row(
+            "notifications.info",
+            f"5f0f7e9c-8d5e-4c1a-9b1e-{seq:012}",
+            base64.b64encode(source.randbytes(size * 3 // 4)),
+            "application/json",
+            {"event": "compute.instance.exists"},
+            0,
+            1767323045000000 + seq,
+            1767323045500000 + seq,
+        )
+        for seq in range(lo, hi + 1)
+    ]
 
 
 def fill(spool: Spool, rows: int, size: int) -> float:
@@ -107,45 +105,67 @@ def parquet(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     spool = Spool.open(folder / "spool", limits)
     spent = fill(spool, arguments.rows, arguments.body)
     spool.close()
-    spark = spark_session("rates", "local[2]", {
-        "spark.driver.memory": arguments.heap,
-        "spark.driver.extraJavaOptions": arguments.java, "spark.sql.warehouse.dir": str(folder),
-        "spark.sql.streaming.numRecentProgressUpdates": "10000"})
+    spark = spark_session(
+        "rates",
+        "local[2]",
+        {
+            "spark.driver.memory": arguments.heap,
+            "spark.driver.extraJavaOptions": arguments.java,
+            "spark.sql.warehouse.dir": str(folder),
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        },
+    )
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(Filled)
     begun = time.perf_counter()
-    query = (spark.readStream.format("filled").option("url", "-").option("address", "-")
-             .option("spoolDir", str(folder / "spool")).option("partitions", "2")
-             .option("maxSpoolRows", str(limits.max_rows))
-             .option("maxSpoolBytes", str(limits.max_bytes))
-             .option("maxRowsPerTrigger", str(arguments.batch)).load()
-             .writeStream.format("parquet").option("compression", "zstd")
-             .option("checkpointLocation", str(folder / "checkpoint"))
-             .trigger(availableNow=True).start(str(folder / "sink")))
+    query = (
+        spark.readStream.format("filled")
+        .option("url", "-")
+        .option("address", "-")
+        .option("spoolDir", str(folder / "spool"))
+        .option("partitions", "2")
+        .option("maxSpoolRows", str(limits.max_rows))
+        .option("maxSpoolBytes", str(limits.max_bytes))
+        .option("maxRowsPerTrigger", str(arguments.batch))
+        .load()
+        .writeStream.format("parquet")
+        .option("compression", "zstd")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "sink"))
+    )
     if not query.awaitTermination(DEADLINE):
         raise TimeoutError(f"not done in {DEADLINE} s")
     wall = time.perf_counter() - begun
     progress = [each for each in query.recentProgress if each["numInputRows"]]
-    batches = [(each["numInputRows"], each["durationMs"]["triggerExecution"] / 1000)
-               for each in progress]
+    batches = [
+        (each["numInputRows"], each["durationMs"]["triggerExecution"] / 1000) for each in progress
+    ]
     written = spark.read.parquet(str(folder / "sink"))
     ids, rows = written.select("message_id").distinct().count(), written.count()
     spark.stop()
     return {
-        "rows": rows, "ids": ids, "batches": len(batches),
+        "rows": rows,
+        "ids": ids,
+        "batches": len(batches),
         "append_rows_per_s": round(arguments.rows / spent),
-        "rows_per_s": _rate(batches), "rows_per_s_wall": round(rows / wall),
-        "rows_per_s_second_half": _rate(batches[len(batches) // 2:]),
+        "rows_per_s": _rate(batches),
+        "rows_per_s_wall": round(rows / wall),
+        "rows_per_s_second_half": _rate(batches[len(batches) // 2 :]),
         "batch_s": [round(seconds, 2) for _, seconds in batches],
-        "median_ms": {phase: statistics.median(each["durationMs"].get(phase, 0)
-                                               for each in progress)
-                      for phase in progress[0]["durationMs"]},
+        "median_ms": {
+            phase: statistics.median(each["durationMs"].get(phase, 0) for each in progress)
+            for phase in progress[0]["durationMs"]
+        },
     }
 
 
 def _rate(batches: list[tuple[int, float]]) -> int | None:
-    return round(sum(rows for rows, _ in batches) / sum(seconds for _, seconds in batches)) \
-        if batches else None
+    return (
+        round(sum(rows for rows, _ in batches) / sum(seconds for _, seconds in batches))
+        if batches
+        else None
+    )
 
 
 def resident() -> int:
@@ -166,18 +186,28 @@ def memory(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     bodies = made(1, SEGMENT, arguments.body, source)
     begun = time.perf_counter()
     for lo in range(1, arguments.rows + 1, SEGMENT):
-        spool.append(spool.fresh([
-            row._replace(message_id=f"5f0f7e9c-8d5e-4c1a-9b1e-{lo + at:012}")
-            for at, row in enumerate(bodies)]))
+        spool.append(
+            spool.fresh(
+                [
+                    row._replace(message_id=f"5f0f7e9c-8d5e-4c1a-9b1e-{lo + at:012}")
+                    for at, row in enumerate(bodies)
+                ]
+            )
+        )
         on_disc = max(on_disc, sum(1 for _ in spool.folder.glob("*.arrow")) * SEGMENT)
         if spool.room() < SEGMENT:
             _read(spool)
         most = max(most, resident())
         if not (lo + SEGMENT - 1) % tenth:
             seen.append(round(resident() / 1e6))
-    return {"rows": spool.high, "cap": arguments.cap, "most_rows_on_disc": on_disc,
-            "memory_mb_after_each_tenth": seen, "memory_mb_most": round(most / 1e6),
-            "rows_per_s": round(spool.high / (time.perf_counter() - begun))}
+    return {
+        "rows": spool.high,
+        "cap": arguments.cap,
+        "most_rows_on_disc": on_disc,
+        "memory_mb_after_each_tenth": seen,
+        "memory_mb_most": round(most / 1e6),
+        "rows_per_s": round(spool.high / (time.perf_counter() - begun)),
+    }
 
 
 def _read(spool: Spool) -> None:
@@ -193,8 +223,9 @@ def _batches(spool: Spool) -> Iterator[Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["parquet", "memory"])
     parser.add_argument("--rows", type=int)
     parser.add_argument("--batch", type=int, default=50_000)

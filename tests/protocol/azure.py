@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Azure Service Bus, as its documentation has it, on top of a scripted peer."""
@@ -66,8 +56,14 @@ class Azure:
     renewed, which ``renew`` may refuse by its status.
     """
 
-    def __init__(self, world: World, entities: set[str] | None = None, life: float = 3600.0,
-                 *, tokens: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        entities: set[str] | None = None,
+        life: float = 3600.0,
+        *,
+        tokens: bool = True,
+    ) -> None:
         self.world = world
         self.entities = entities
         self.source = Source(world, life)
@@ -92,8 +88,13 @@ class Azure:
         address = link.address or ""
         if address in ("$cbs", MANAGEMENT):
             reactions.respond(event)
-        elif self.lock is not None and address == REPLY and not link.client_sends \
-                and self.allowed(address) and (self.entities is None or address in self.entities):
+        elif (
+            self.lock is not None
+            and address == REPLY
+            and not link.client_sends
+            and self.allowed(address)
+            and (self.entities is None or address in self.entities)
+        ):
             reactions.respond(event, properties={LOCKED_UNTIL: self._ticks()})
         elif self.wanted and not self.allowed(address):
             reactions.refuse(event, "amqp:unauthorized-access", "no token")
@@ -113,13 +114,20 @@ class Azure:
         reactions.respond(event)
         assert message.application_properties == {"operation": "com.microsoft:renew-session-lock"}
         self.renewals.append(message.body["session-id"])
-        back = next(link for link in event.session.links.values()
-                    if link.attach.target.address == message.properties.reply_to)
+        back = next(
+            link
+            for link in event.session.links.values()
+            if link.attach.target.address == message.properties.reply_to
+        )
         end = round((self.world.clock() + (self.lock or 0.0)) * 1000)
-        reactions.transfer(back, Message(
-            {"expiration": Timestamp(end)} if self.renew < 300 else None,
-            properties=Properties(correlation_id=message.properties.message_id),
-            application_properties={"statusCode": self.renew, "statusDescription": "as said"}))
+        reactions.transfer(
+            back,
+            Message(
+                {"expiration": Timestamp(end)} if self.renew < 300 else None,
+                properties=Properties(correlation_id=message.properties.message_id),
+                application_properties={"statusCode": self.renew, "statusDescription": "as said"},
+            ),
+        )
 
     def allowed(self, address: str) -> bool:
         now = self.world.clock()
@@ -133,8 +141,11 @@ class Azure:
         return self.world.run()
 
     def open_links(self) -> list[Link]:
-        return [link for link in self.world.peer.links
-                if not link.detached and link.address not in ("$cbs", MANAGEMENT)]
+        return [
+            link
+            for link in self.world.peer.links
+            if not link.detached and link.address not in ("$cbs", MANAGEMENT)
+        ]
 
     def _serve(self, event: Event) -> None:
         assert event.transfer is not None
@@ -153,12 +164,20 @@ class Azure:
         if status < 300:
             self.good[given["name"]] = given["expiration"] / 1000
         assert event.session is not None
-        back = next(link for link in event.session.links.values()
-                    if link.attach.target.address == message.properties.reply_to)
+        back = next(
+            link
+            for link in event.session.links.values()
+            if link.attach.target.address == message.properties.reply_to
+        )
         assert back.credit > 0
-        reactions.transfer(back, Message(
-            None, properties=Properties(correlation_id=message.properties.message_id),
-            application_properties={"status-code": status, "status-description": text}))
+        reactions.transfer(
+            back,
+            Message(
+                None,
+                properties=Properties(correlation_id=message.properties.message_id),
+                application_properties={"status-code": status, "status-description": text},
+            ),
+        )
 
     def answer_late(self, status: int = 202, text: str = "Accepted") -> World:
         late, self.late = self.late, []
@@ -172,8 +191,14 @@ class Azure:
         return [message.application_properties["name"] for message in self.puts]
 
 
-def azure(path: Any = None, entities: set[str] | None = None, life: float = 3600.0, *,
-          tokens: bool = True, **kw: Any) -> tuple[World, Azure]:
+def azure(
+    path: Any = None,
+    entities: set[str] | None = None,
+    life: float = 3600.0,
+    *,
+    tokens: bool = True,
+    **kw: Any,
+) -> tuple[World, Azure]:
     """A world whose peer says nothing of itself, as Service Bus; not started."""
     kw = {"addressing_mode": "servicebus", **kw}
     world = World(path, peer={"product": "", "version": "", "offered_capabilities": ()}, **kw)

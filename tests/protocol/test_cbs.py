@@ -1,24 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Claims-based security: tokens before links, renewal, refusals; on a peer like Service Bus."""
+
+import re
 
 import pytest
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Service
+from amqp1_driver.connection.operation import Kind, Stage
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
@@ -44,8 +36,9 @@ def sent(world):
 
 
 def answer(op):
-    return Message("answer", properties=Properties(correlation_id=op.message_id,
-                                                   group_id="unique-1"))
+    return Message(
+        "answer", properties=Properties(correlation_id=op.message_id, group_id="unique-1")
+    )
 
 
 # -- tokens before links --------------------------------------------------------------------------
@@ -62,7 +55,11 @@ def test_the_first_token_is_for_replies_and_nothing_is_attached_before(path):
     [message] = cloud.puts
     assert message.body == f"token for {HOST}{REPLY}"
     assert message.application_properties == {
-        "operation": "put-token", "type": "jwt", "name": f"{HOST}{REPLY}", "expiration": 4600000}
+        "operation": "put-token",
+        "type": "jwt",
+        "name": f"{HOST}{REPLY}",
+        "expiration": 4600000,
+    }
 
 
 def test_requests_and_responses_are_matched_by_the_documented_properties(bus):
@@ -72,12 +69,23 @@ def test_requests_and_responses_are_matched_by_the_documented_properties(bus):
     assert cloud.puts[0].properties.message_id == "request-1"
 
 
+def test_the_address_for_responses_is_unique_among_clients_and_hard_to_guess(path):
+    addresses = []
+    for _ in range(2):
+        world, cloud = azure(path)
+        world.start()
+        addresses.append(cloud.puts[0].properties.reply_to)
+    # 128 random bits
+    assert all(re.fullmatch(r"request\.\$cbs\.[0-9a-f]{32}", address) for address in addresses)
+    assert addresses[0] != addresses[1]
+
+
 def test_a_message_waits_for_its_token(bus):
     world, cloud = bus
     cloud.answers[HOST + ANY] = None
     ops = [world.cast(body=b"%d" % n) for n in range(3)]
     assert (sent(world), [op.stage for op in ops]) == ([], [Stage.QUEUED] * 3)
-    assert [op.owner.waits_for for op in ops] == ["a token"] * 3
+    assert [op.queue.waits_for for op in ops] == ["a token"] * 3
     assert [a.target.address for a in world.attaches("sender")] == ["$cbs"]
     assert world.cast("other").future.error is None
     cloud.answer_late()
@@ -196,8 +204,9 @@ def test_a_listener_comes_back_after_its_token_has_expired(path):
         cloud.answers[HOST + name] = (401, "key revoked")
     world.advance(5.0)
     cloud.expire()
-    assert not any(link.attached and not link.detached for link in cloud.open_links()
-                   if link.address == ONE)
+    assert not any(
+        link.attached and not link.detached for link in cloud.open_links() if link.address == ONE
+    )
     cloud.answers.clear()
     world.advance(20.0)
     world.arrive(ONE, "hello again")
@@ -226,7 +235,8 @@ def test_a_refusal_fails_who_waits_at_once_and_says_why(bus, status, meaning):
     assert str(error) == (
         f"token for queue {ANY}: refused with status {status} ({meaning}) (host=host0:5672, "
         f"address={ANY}, message-id={op.message_id}, "
-        "description=InvalidSignature: The token has an invalid signature.)")
+        "description=InvalidSignature: The token has an invalid signature.)"
+    )
     assert world.clock() == before
 
 
@@ -284,6 +294,19 @@ def test_what_is_no_refusal_is_tried_again_while_somebody_waits(bus):
     assert (op.future.done, op.future.error) == (True, None)
 
 
+def test_more_messages_do_not_shorten_the_pauses(bus):
+    """Service Bus answers 503 when it has too much to do."""
+    world, cloud = bus
+    cloud.answers[HOST + ANY] = (503, "busy")
+    ops = [world.cast() for _ in range(50)]
+    assert cloud.names.count(HOST + ANY) == 1
+    del cloud.answers[HOST + ANY]
+    world.advance(0.2)
+    assert cloud.names.count(HOST + ANY) == 2
+    assert [op.future.error for op in ops] == [None] * 50
+    assert all(op.future.done for op in ops)
+
+
 def test_no_answer_is_no_refusal(path):
     world, cloud = azure(path, connect_timeout=2)
     world.start()
@@ -308,8 +331,7 @@ def test_a_request_that_is_rejected_is_tried_again(bus):
 
 def test_the_links_to_the_node_are_attached_again(bus):
     world, _ = bus
-    node = next(link for link in world.peer.links
-                if link.address == "$cbs" and link.client_sends)
+    node = next(link for link in world.peer.links if link.address == "$cbs" and link.client_sends)
     reactions.detach(node, "amqp:internal-error", "restarting")
     world.run()
     op = world.cast()
@@ -322,8 +344,9 @@ def test_an_undecodable_response_costs_its_request_the_time(path, caplog):
     world.start()
     cloud.answers[HOST + ANY] = None
     op = world.cast()
-    back = next(link for link in world.peer.links
-                if link.address == "$cbs" and not link.client_sends)
+    back = next(
+        link for link in world.peer.links if link.address == "$cbs" and not link.client_sends
+    )
     world.arrive("", message=b"\x00\x53\x73\xff", link=back)
     assert "Undecodable response of $cbs at host0:5672" in caplog.text
     cloud.answers.clear()
@@ -340,7 +363,8 @@ def test_no_token_to_be_had_is_a_refusal(bus):
     op = world.cast()
     assert isinstance(op.future.error, exceptions.AuthenticationFailed)
     assert str(op.future.error).startswith(
-        f"token for queue {ANY}: no token can be had: the token service is away (host=host0:5672")
+        f"token for queue {ANY}: no token can be had: the token service is away (host=host0:5672"
+    )
     cloud.source.error = None
     world.advance(0.2)
     assert world.cast().future.error is None
@@ -373,7 +397,8 @@ def test_a_message_to_a_missing_entity_fails_at_once_and_names_it(path):
     op = world.cast()
     assert isinstance(op.future.error, exceptions.LinkFailed)
     assert str(op.future.error).startswith(
-        f"entities are missing on Azure Service Bus: queue {ANY} (host=host0:5672, address={ANY}")
+        f"entities are missing on Azure Service Bus: queue {ANY} (host=host0:5672, address={ANY}"
+    )
     assert exceptions.nobody_there(op.future.error)
 
 
@@ -391,7 +416,8 @@ def test_all_that_a_listener_misses_is_named(path):
     listener = world.listen()
     [error] = listener.errors
     assert str(error).startswith(
-        f"entities are missing on Azure Service Bus: queue {ONE}, subscription {OURS} (host=")
+        f"entities are missing on Azure Service Bus: queue {ONE}, subscription {OURS} (host="
+    )
     cloud.entities |= {ONE, OURS}
     world.advance(10)
     assert (listener.ready, len(listener.errors)) == (1, 1)
@@ -404,7 +430,8 @@ def test_a_call_names_the_queue_of_replies_and_its_target(path):
     op = world.call()
     assert str(op.future.error).startswith(
         "entities are missing on Azure Service Bus: queue openstack--reply (with sessions) "
-        f"(also needed: queue {ANY}) (host=host0:5672")
+        f"(also needed: queue {ANY}) (host=host0:5672"
+    )
     assert world.cast().future.error is None
     cloud.entities.add(REPLY)
     world.advance(10)
@@ -432,7 +459,8 @@ def test_entities_for_which_no_token_can_be_had_are_missing_too(bus):
     assert isinstance(error, exceptions.LinkFailed)
     assert str(error) == (
         f"entities are missing on Azure Service Bus: queue {ONE}, subscription {OURS} "
-        "(host=host0:5672, condition=amqp:not-found, description=could not be found)")
+        "(host=host0:5672, condition=amqp:not-found, description=could not be found)"
+    )
     assert [a.source.address for a in world.attaches("receiver")] == ["$cbs", REPLY]
     again = world.listen()  # at once, from memory
     assert [str(error) for error in again.errors] == [str(error) for error in listener.errors]
@@ -454,7 +482,8 @@ def test_a_message_for_whose_entity_no_token_can_be_had(bus):
     cloud.answers[HOST + ANY] = (404, "could not be found")
     op = world.cast()
     assert str(op.future.error).startswith(
-        f"entities are missing on Azure Service Bus: queue {ANY} (host=host0:5672, address={ANY}")
+        f"entities are missing on Azure Service Bus: queue {ANY} (host=host0:5672, address={ANY}"
+    )
     assert exceptions.nobody_there(op.future.error)
 
 
@@ -465,7 +494,8 @@ def test_a_call_when_no_token_can_be_had_for_replies(path):
     op = world.call()
     assert str(op.future.error).startswith(
         "entities are missing on Azure Service Bus: queue openstack--reply (with sessions) "
-        f"(also needed: queue {ANY}) (host=host0:5672")
+        f"(also needed: queue {ANY}) (host=host0:5672"
+    )
 
 
 # -- replies in sessions --------------------------------------------------------------------------
@@ -489,7 +519,9 @@ def test_a_new_connection_has_a_new_session(bus):
     world, _ = bus
     world.drop().advance(5)
     assert [a.source.filter["com.microsoft:session-filter"] for a in reply_attaches(world)] == [
-        "unique-1", "unique-2"]
+        "unique-1",
+        "unique-2",
+    ]
 
 
 def test_calls_survive_the_loss_of_the_sessions_lock(bus):
@@ -501,8 +533,9 @@ def test_calls_survive_the_loss_of_the_sessions_lock(bus):
     world.advance(0.2)
     world.arrive(REPLY, message=answer(op))
     assert op.future.value.body == b"answer"
-    assert len({a.source.filter["com.microsoft:session-filter"]
-                for a in reply_attaches(world)}) == 1
+    assert (
+        len({a.source.filter["com.microsoft:session-filter"] for a in reply_attaches(world)}) == 1
+    )
 
 
 def test_the_lock_on_our_session_is_renewed_while_it_lasts(bus):
@@ -513,8 +546,11 @@ def test_the_lock_on_our_session_is_renewed_while_it_lasts(bus):
     assert set(cloud.renewals) == {"unique-1"}
     assert 5 <= len(cloud.renewals) <= 6
     assert len(reply_attaches(world)) == 1
-    management = [a for a in world.attaches() if "openstack--reply/$management" in (
-        a.source.address, a.target.address)]
+    management = [
+        a
+        for a in world.attaches()
+        if "openstack--reply/$management" in (a.source.address, a.target.address)
+    ]
     assert [a.role for a in management] == [True, False]
 
 
@@ -530,8 +566,10 @@ def test_a_renewal_of_the_lock_that_fails_is_repeated(bus, caplog):
     cloud.renew = 500
     world.advance(290)
     assert len(cloud.renewals) >= 3
-    assert ("The lock on session unique-1 of openstack--reply at host0:5672 was not renewed: "
-            "status 500: as said; again in ") in caplog.text
+    assert (
+        "The lock on session unique-1 of openstack--reply at host0:5672 was not renewed: "
+        "status 500: as said; again in "
+    ) in caplog.text
     cloud.renew = 200
     world.advance(8)
     count = len(cloud.renewals)
@@ -606,11 +644,15 @@ def test_outcomes_are_those_of_peek_lock(bus):
         world.arrive(ONE, "m")
         world.settle(listener.deliveries[-1], outcome)
     assert [type(s.state) for s in world.peer.sent[-4:]] == [
-        p.Accepted, p.Released, p.Rejected, p.Modified]
+        p.Accepted,
+        p.Released,
+        p.Rejected,
+        p.Modified,
+    ]
     assert world.peer.sent[-1].state.delivery_failed is True
 
 
 def test_what_the_application_requeues_is_counted(bus):
     world, _ = bus
     listener = world.listen()
-    assert {r.again for r in listener.subscription.receivers} == {Outcome.MODIFIED}
+    assert {r.return_outcome for r in listener.subscription.receivers} == {Outcome.MODIFIED}

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Link credit (2.6.7): what we grant, and what we do without."""
 
@@ -16,7 +6,7 @@ import logging
 
 import pytest
 
-from amqp1_driver.protocol.operation import Stage
+from amqp1_driver.connection.operation import Stage
 from amqp1_driver.testing import performatives as p
 
 from .world import World
@@ -26,14 +16,20 @@ ANY = "unicast.ex.topic"
 
 def grants(world, link):
     """The link-credit of each flow that we sent on a link."""
-    return [entry.performative.link_credit for entry in world.peer.frames(p.Flow)
-            if entry.performative.handle == link.attach.handle
-            and entry.channel == link.session.their_channel]
+    return [
+        entry.performative.link_credit
+        for entry in world.peer.frames(p.Flow)
+        if entry.performative.handle == link.attach.handle
+        and entry.channel == link.session.their_channel
+    ]
 
 
 def warnings(caplog):
-    return [record.getMessage() for record in caplog.records
-            if record.levelno == logging.WARNING and "blocked" in record.getMessage()]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == logging.WARNING and "blocked" in record.getMessage()
+    ]
 
 
 # -- receiving -------------------------------------------------------------------------------
@@ -67,7 +63,8 @@ def test_server_credit_is_topped_up_when_messages_are_settled_not_when_they_come
 
 
 def test_credit_used_up_is_a_stall_which_is_counted_and_ends_with_the_first_settlement(
-        world, caplog):
+    world, caplog
+):
     caplog.set_level(logging.DEBUG)
     listener = world.listen(credit=4)
     link = world.link(ANY)
@@ -139,8 +136,17 @@ def _abort(world, link):
     session = link.session
     number, session.next_delivery_id = session.next_delivery_id, session.next_delivery_id + 1
     send = session.core.send
-    send(p.Transfer(handle=link.handle, delivery_id=number, delivery_tag=b"x%d" % number,
-                    message_format=0, more=True), session.our_channel, b"\x00\x53\x77")
+    send(
+        p.Transfer(
+            handle=link.handle,
+            delivery_id=number,
+            delivery_tag=b"x%d" % number,
+            message_format=0,
+            more=True,
+        ),
+        session.our_channel,
+        b"\x00\x53\x77",
+    )
     send(p.Transfer(handle=link.handle, aborted=True), session.our_channel)
     session.next_outgoing_id += 2
     link.credit -= 1
@@ -161,7 +167,8 @@ def test_without_credit_a_message_stays_with_its_caller_until_its_deadline(path,
     world.advance(0.4)  # the deadline, and a turn of the sweep
     assert str(op.future.error) == (
         "timed out waiting for connection or credit (host=host0:5672, address=unicast.ex.topic, "
-        "message-id=m1)")
+        "message-id=m1)"
+    )
     world.grant(10, ANY)
     assert world.sent() == []
 
@@ -201,10 +208,13 @@ def test_the_warning_names_address_and_time_and_is_repeated(path, caplog):
     world.advance(1.5)
     assert warnings(caplog) == [
         "2 message(s) to unicast.ex.topic on host0:5672 blocked since 10.0 s: "
-        "the peer grants no credit"]
+        "the peer grants no credit"
+    ]
     world.advance(10)
     assert [text.split(" s:")[0].split("since ")[1] for text in warnings(caplog)] == [
-        "10.0", "20.0"]
+        "10.0",
+        "20.0",
+    ]
 
 
 def test_the_warning_comes_in_time_after_a_quiet_time_too(path, caplog):
@@ -246,6 +256,40 @@ def test_that_sending_goes_on_is_told_once_if_it_was_warned_of(path, caplog):
     assert "goes on" not in caplog.text
 
 
+def block(world, seconds):
+    """No credit for so long, while one message waits."""
+    world.grant(0, ANY)
+    op = world.cast(timeout=60)
+    assert not op.future.done
+    world.advance(seconds)
+    world.grant(1, ANY)
+    assert op.future.done
+
+
+def test_a_short_blockade_is_told_as_it_begins_and_ends_and_at_most_once_in_an_interval(
+    path, caplog
+):
+    caplog.set_level(logging.INFO)
+    world = World(path, blocked_warning_interval=10).start()
+    assert world.cast().future.done
+    block(world, 0.9)
+    assert "waits since" not in caplog.text
+    block(world, 3)
+    said = [r.getMessage() for r in caplog.records if "Sending to" in r.getMessage()]
+    assert [r.levelno for r in caplog.records if "Sending to" in r.getMessage()] == [
+        logging.INFO
+    ] * 2
+    assert said[0].startswith("Sending to unicast.ex.topic on host0:5672 waits since 1.")
+    assert said[0].endswith(" s: the peer grants no credit")
+    assert said[1].startswith("Sending to unicast.ex.topic on host0:5672 goes on: blocked for 3.0")
+    for _ in range(3):
+        block(world, 2)
+    assert len([r for r in caplog.records if "Sending to" in r.getMessage()]) == 2
+    world.advance(10)
+    block(world, 2)
+    assert len([r for r in caplog.records if "Sending to" in r.getMessage()]) == 4
+
+
 def test_that_all_have_given_up_is_not_told_as_going_on(path, caplog):
     caplog.set_level(logging.INFO)
     world = World(path, blocked_warning_interval=1).start()
@@ -274,7 +318,8 @@ def test_the_blockade_is_over_when_those_who_waited_have_given_up(path, caplog):
 
 def test_the_session_s_window_holds_messages_back_too(world):
     world.peer.override().expect_attach(role="sender").call(
-        lambda event: event.session.core.flow(event.session, incoming_window=0)).respond(credit=10)
+        lambda event: event.session.core.flow(event.session, incoming_window=0)
+    ).respond(credit=10)
     op = world.cast()
     assert (world.sent(), op.future.done) == ([], False)
     world.peer.flow(ANY, incoming_window=100)

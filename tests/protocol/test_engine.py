@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """One physical connection: deliveries as bytes, links that the peer opens, no leaks."""
 
@@ -20,10 +10,10 @@ import cproton
 import proton
 import pytest
 
-from amqp1_driver import protocol
+from amqp1_driver import engine as package
+from amqp1_driver.engine import connection as module
+from amqp1_driver.engine import deliveries, fastpath, speedups
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol import compiledpath, fastpath, publicpath
-from amqp1_driver.protocol import engine as module
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message
@@ -116,8 +106,9 @@ def test_deliveries_are_settled_in_any_order(world):
     for number in range(5):
         world.arrive(ANY, str(number))
     for index in (3, 0, 4, 1, 2):
-        world.settle(listener.deliveries[index],
-                     Outcome.RELEASED if index == 4 else Outcome.ACCEPTED)
+        world.settle(
+            listener.deliveries[index], Outcome.RELEASED if index == 4 else Outcome.ACCEPTED
+        )
     states = [type(sent.state).__name__ for sent in world.peer.sent]
     assert states == ["Accepted"] * 4 + ["Released"]
 
@@ -135,8 +126,10 @@ def test_the_peer_may_settle_what_we_have_not(world):
     listener = world.listen()
     world.arrive(ANY)
     link = world.link(ANY)
-    link.session.core.send(p.Disposition(role=False, first=1, settled=True, state=p.Released()),
-                           link.session.our_channel)
+    link.session.core.send(
+        p.Disposition(role=False, first=1, settled=True, state=p.Released()),
+        link.session.our_channel,
+    )
     world.run()
     world.settle(listener.deliveries[0])
     assert (len(listener.deliveries), world.state) == (1, "ready")
@@ -179,16 +172,25 @@ def test_delivery_tags_differ(world):
 def test_links_that_the_peer_opens_are_refused(world, role):
     world.cast()
     session = world.link(ANY).session
-    session.core.send(p.Attach(
-        name="theirs", handle=99, role=role, source=p.Source(address="a"),
-        target=p.Target(address="b"), initial_delivery_count=None if role else 0),
-        session.our_channel)
+    session.core.send(
+        p.Attach(
+            name="theirs",
+            handle=99,
+            role=role,
+            source=p.Source(address="a"),
+            target=p.Target(address="b"),
+            initial_delivery_count=None if role else 0,
+        ),
+        session.our_channel,
+    )
     # our answer comes with a handle that the scripted peer does not know as a request of ours
     seen = []
     world.peer.override(None).expect_attach(name="theirs").call(
-        lambda event: seen.append(event.performative))
+        lambda event: seen.append(event.performative)
+    )
     world.peer.override(None).expect_detach(link="theirs").call(
-        lambda event: seen.append(event.performative))
+        lambda event: seen.append(event.performative)
+    )
     world.run()
     assert [type(frame) for frame in seen] == [p.Attach, p.Detach]
     assert seen[1].closed
@@ -196,8 +198,7 @@ def test_links_that_the_peer_opens_are_refused(world, role):
 
 
 def test_a_session_that_the_peer_begins_does_no_harm(world):
-    world.peer.send(p.Begin(next_outgoing_id=1, incoming_window=10, outgoing_window=10),
-                    channel=77)
+    world.peer.send(p.Begin(next_outgoing_id=1, incoming_window=10, outgoing_window=10), channel=77)
     world.peer.override(None).expect_begin(remote_channel=77).call(lambda event: None)
     world.run()
     assert world.cast().future.error is None
@@ -214,8 +215,16 @@ def test_a_peer_that_attaches_again_to_close_as_the_specification_wants(world):
     assert world.peer.frames(p.Detach)[-1].performative.closed
     world.peer.override(None).expect_attach(name=name).call(lambda event: None)
     world.peer.override(None).expect_detach(link=name).call(lambda event: None)
-    core.send(p.Attach(name=name, handle=7, role=True, source=p.Source(address=""),
-                       target=p.Target(address=ANY)), channel)
+    core.send(
+        p.Attach(
+            name=name,
+            handle=7,
+            role=True,
+            source=p.Source(address=""),
+            target=p.Target(address=ANY),
+        ),
+        channel,
+    )
     core.send(p.Detach(handle=7, closed=True), channel)
     world.run()
     assert world.state == "ready"
@@ -247,13 +256,16 @@ def test_an_end_of_input_without_a_close_is_a_failure(path):
 
     class Handler:
         def engine_opened(self, peer): ...
-        def engine_failed(self, reason): events.append(reason)
-        def engine_closed(self, name, description): events.append((name, description))
+        def engine_failed(self, reason):
+            events.append(reason)
+
+        def engine_closed(self, name, description):
+            events.append((name, description))
 
     engine = module.Engine("c", {"hostname": "h", "x-sasl-mechs": "ANONYMOUS"}, Handler(), path)
     engine.open()
     engine.process(0.0)
-    engine.receive_eof()
+    engine._connection.close_input()
     engine.process(0.0)
     assert len(events) == 1
     assert engine.output() is not None
@@ -264,31 +276,45 @@ def test_an_end_of_input_without_a_close_is_a_failure(path):
 
 
 def test_the_path_in_c_is_the_default_where_it_was_built():
-    assert module.default_path() is compiledpath
+    assert module.default_path() is speedups
 
 
 @pytest.fixture
 def lacking(monkeypatch):
     """Have the import of a module of the package fail."""
+
     def lack(name):
-        monkeypatch.delattr(protocol, name, raising=False)
-        monkeypatch.setitem(sys.modules, f"amqp1_driver.protocol.{name}", None)
+        monkeypatch.delattr(package, name, raising=False)
+        monkeypatch.setitem(sys.modules, f"amqp1_driver.engine.{name}", None)
+
     return lack
 
 
 def test_without_a_path_there_is_the_next_best(lacking, caplog):
     caplog.set_level(logging.INFO)
-    lacking("compiledpath")
+    lacking("speedups")
     assert module._best_path() is fastpath
     assert "Messages take more processor time than they need to: " in caplog.text
     lacking("fastpath")
-    assert module._best_path() is publicpath
+    assert module._best_path() is deliveries
     assert "Messages take much more processor time than they need to: " in caplog.text
 
 
 def test_all_paths_have_the_same_functions():
-    names = {"pump", "receive", "output", "output_written", "link", "unlink", "credit", "may_send",
-             "send", "forget", "settle", "flow"}
+    names = {
+        "pump",
+        "receive",
+        "output",
+        "output_written",
+        "link",
+        "unlink",
+        "credit",
+        "may_send",
+        "send",
+        "forget",
+        "settle",
+        "flow",
+    }
     for path in PATHS:
         assert names <= set(vars(path))
 
@@ -317,9 +343,19 @@ def _cycle(path, number):
 def _population():
     gc.collect()
     gc.collect()
-    kinds = (proton.Connection, proton.Transport, proton.Session, proton.Link, proton.Delivery,
-             proton.Collector, module.EngineConnection, module.EngineSession, module.EngineSender,
-             module.EngineReceiver, module.Engine)
+    kinds = (
+        proton.Connection,
+        proton.Transport,
+        proton.Session,
+        proton.Link,
+        proton.Delivery,
+        proton.Collector,
+        module.EngineConnection,
+        module.EngineSession,
+        module.EngineSender,
+        module.EngineReceiver,
+        module.Engine,
+    )
     return cproton.retained_count(), sum(isinstance(o, kinds) for o in gc.get_objects())
 
 

@@ -1,22 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """SASL EXTERNAL (5.3), which is made in front of proton."""
 
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.protocol.engine import Engine
-from amqp1_driver.protocol.external import ExternalSasl
+from amqp1_driver.engine.connection import Engine
+from amqp1_driver.engine.sasl_external import ExternalSasl
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing.frames import SASL, Frame, FrameReader, Header
 
@@ -25,16 +15,21 @@ from .world import World
 HEADER = Header(3).encode()
 
 
-def external(path=None, *, mechanisms=("EXTERNAL", "PLAIN"), **kw):
+def external(path=None, *, mechanisms=("EXTERNAL", "PLAIN"), anonymous=False, **kw):
     def engine(host, handler):
         inner = Engine("container", {"hostname": host.hostname}, handler, path)
-        return ExternalSasl(inner, handler)
+        return ExternalSasl(inner, handler, anonymous)
 
     return World(path, engine=engine, peer={"mechanisms": mechanisms}, **kw)
 
 
 def frame(performative):
     return Frame(0, performative, b"", SASL).encode()
+
+
+def sasl(body):
+    """A SASL frame around any bytes."""
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
 
 
 class Inner:
@@ -90,6 +85,18 @@ def test_a_peer_that_does_not_offer_it(mechanisms):
     assert "host=host0:5672" in str(error)
 
 
+def test_where_tls_alone_identifies_clients_anonymous_will_do(path):
+    world = external(path, mechanisms=("PLAIN", "ANONYMOUS"), anonymous=True).start()
+    assert world.state == "ready"
+    (init,) = [entry.performative for entry in world.peer.frames(p.SaslInit)]
+    assert (init.mechanism, init.initial_response, init.hostname) == ("ANONYMOUS", b"", None)
+
+
+def test_but_external_is_preferred(path):
+    world = external(path, mechanisms=("ANONYMOUS", "EXTERNAL"), anonymous=True).start()
+    assert [entry.performative.mechanism for entry in world.peer.frames(p.SaslInit)] == ["EXTERNAL"]
+
+
 @pytest.mark.parametrize("abrupt", [False, True])
 def test_a_peer_that_refuses_us(abrupt):
     world = external(abrupt=abrupt)
@@ -104,29 +111,41 @@ def test_a_peer_without_sasl():
     world.peer.override().expect_header(3).raw(Header(0).encode())
     world.start()
     assert "the peer does not offer SASL: b'AMQP\\x00\\x01\\x00\\x00'" in str(
-        world.connection.last_error)
+        world.connection.last_error
+    )
 
 
 def test_bytes_may_come_one_by_one_and_those_behind_go_on():
     sasl, inner, outer = pair()
-    stream = (HEADER + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
-              + frame(p.SaslOutcome(outcome=0)) + b"AMQP\x00\x01\x00\x00")
+    stream = (
+        HEADER
+        + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
+        + frame(p.SaslOutcome(outcome=0))
+        + b"AMQP\x00\x01\x00\x00"
+    )
     for index in range(len(stream)):
-        sasl.receive(stream[index:index + 1])
+        sasl.receive(stream[index : index + 1])
     assert (inner.received, outer.failures) == (b"AMQP\x00\x01\x00\x00", [])
 
 
 def test_what_comes_in_one_piece_is_split():
     sasl, inner, _ = pair()
-    sasl.receive(HEADER + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
-                 + frame(p.SaslOutcome(outcome=0)) + b"AMQP\x00\x01\x00\x00")
+    sasl.receive(
+        HEADER
+        + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
+        + frame(p.SaslOutcome(outcome=0))
+        + b"AMQP\x00\x01\x00\x00"
+    )
     assert inner.received == b"AMQP\x00\x01\x00\x00"
 
 
 def test_nothing_may_follow_at_once():
     sasl, inner, outer = pair()
-    sasl.receive(HEADER + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
-                 + frame(p.SaslOutcome(outcome=0)))
+    sasl.receive(
+        HEADER
+        + frame(p.SaslMechanisms(sasl_server_mechanisms=["EXTERNAL"]))
+        + frame(p.SaslOutcome(outcome=0))
+    )
     assert (inner.received, outer.failures) == (b"", [])
     sasl.receive(b"later")
     assert inner.received == b"later"
@@ -145,7 +164,9 @@ def test_our_frames_go_out_before_those_of_the_engine():
     reader.feed(bytes(sasl.output()))
     assert reader.next().performative == p.SaslInit(mechanism="EXTERNAL", initial_response=b"")
     sasl.output_written(len(sasl.output()))
+    assert not sasl.sasl_over
     sasl.receive(frame(p.SaslOutcome(outcome=0)))
+    assert sasl.sasl_over
     assert bytes(sasl.output()) == b"inner"
     sasl.output_written(5)
     assert (inner.written, sasl.process(0.0)) == (5, 7.5)
@@ -156,21 +177,44 @@ def test_all_else_is_asked_of_the_engine():
     assert sasl.received == inner.received
 
 
-@pytest.mark.parametrize(("data", "reason"), [
-    (b"HTTP/1.1 400", "the peer does not offer SASL: b'HTTP/1.1'"),
-    (HEADER + b"\x00\x00\x00\x10\x02\x00\x00\x00" + bytes(8), "malformed SASL frame"),
-    (HEADER + b"\x00\x00\x00\x07\x02\x01\x00\x00", "malformed SASL frame"),
-    (HEADER + b"\x00\x10\x00\x00\x02\x01\x00\x00", "malformed SASL frame"),
-    (HEADER + b"\x00\x00\x00\x10\x01\x01\x00\x00" + bytes(8), "malformed SASL frame"),
-    (HEADER + b"\x00\x00\x00\x09\x02\x01\x00\x00\xff", "malformed SASL frame: "),
-    (HEADER + b"\x00\x00\x00\x09\x02\x01\x00\x00\x41", "malformed SASL frame: "),
-    (HEADER + frame(p.SaslChallenge(challenge=b"x")), "unexpected SASL frame 66"),
-    (HEADER + frame(p.SaslMechanisms(sasl_server_mechanisms=["PLAIN"])),
-     "the peer offers PLAIN but not EXTERNAL"),
-    (HEADER + b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x40\x45", "the peer offers  but not"),
-    (HEADER + b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x44\x45", "EXTERNAL refused (code ?)"),
-    (HEADER + frame(p.SaslOutcome(outcome=4)), "EXTERNAL refused (code 4)"),
-])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"HTTP/1.1 400", "the peer does not offer SASL: b'HTTP/1.1'"),
+        (HEADER + b"\x00\x00\x00\x10\x02\x00\x00\x00" + bytes(8), "malformed SASL frame"),
+        (HEADER + b"\x00\x00\x00\x07\x02\x01\x00\x00", "malformed SASL frame"),
+        (HEADER + b"\x00\x10\x00\x00\x02\x01\x00\x00", "malformed SASL frame"),
+        (HEADER + b"\x00\x00\x00\x10\x01\x01\x00\x00" + bytes(8), "malformed SASL frame"),
+        (HEADER + b"\x00\x00\x00\x09\x02\x01\x00\x00\xff", "malformed SASL frame: "),
+        (HEADER + b"\x00\x00\x00\x09\x02\x01\x00\x00\x41", "malformed SASL frame: "),
+        (HEADER + frame(p.SaslChallenge(challenge=b"x")), "unexpected SASL frame 66"),
+        (
+            HEADER + frame(p.SaslMechanisms(sasl_server_mechanisms=["PLAIN"])),
+            "the peer offers PLAIN but not EXTERNAL",
+        ),
+        (HEADER + b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x40\x45", "the peer offers  but not"),
+        (HEADER + b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x44\x45", "EXTERNAL refused (code ?)"),
+        (HEADER + frame(p.SaslOutcome(outcome=4)), "EXTERNAL refused (code 4)"),
+        (HEADER + sasl(b"\x00\x53\x40\x54\x05"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x00\x53\x44\x54\x05"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x00\x53\x44\xc1\x01\x00"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x00\x53\x40\xc1\x01\x00"), "malformed SASL frame: not a described list"),
+        (
+            HEADER + sasl(b"\x00\x53\x40\xa1\x08EXTERNAL"),
+            "malformed SASL frame: not a described list",
+        ),
+        (HEADER + sasl(b"\x00\x53\x44\x40"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x40"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x45"), "malformed SASL frame: not a described list"),
+        (HEADER + sasl(b"\x00\x53\x44\xc0\x02\x01\x42"), "EXTERNAL refused (code False)"),
+        (HEADER + sasl(b"\x00\x53\x44\xc0\x02\x01\x45"), "EXTERNAL refused (code [])"),
+        (HEADER + sasl(b"\x00\x45\x45"), "unexpected SASL frame []"),
+        (
+            HEADER + sasl(b"\x00\x53\x40\xc0\x07\x01\xa3\x04\x0a\x1b[m"),
+            "the peer offers \\n\\x1b[m but not EXTERNAL",
+        ),
+    ],
+)
 def test_each_way_to_fail_is_told_once(data, reason):
     sasl, inner, outer = pair()
     sasl.receive(data)

@@ -1,25 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The life of the logical connection: hosts, deadlines, close."""
 
 import itertools
 
+import proton
 import pytest
 
 from amqp1_driver import exceptions
+from amqp1_driver.connection import connection as module
+from amqp1_driver.connection.operation import Stage
 from amqp1_driver.options import Host
-from amqp1_driver.protocol import connection as module
-from amqp1_driver.protocol.operation import Stage
 from amqp1_driver.testing import performatives as p
 
 from .world import World, rabbitmq
@@ -40,14 +31,20 @@ FAILURES = {
     "closed by tcp": lambda world: world.peer.override().expect_open().finish(),
     "no amqp": lambda world: world.peer.override().expect_header().raw(b"HTTP/1.1 400 Bad\r\n"),
     "sasl": lambda world: world.peer.override().expect_sasl_init().respond(outcome=1),
-    "no mechanism": lambda world: world.peer.override().expect_header(3).respond(
-        mechanisms=("GSSAPI",)),
-    "open refused": lambda world: world.peer.override().expect_open().respond().close(
-        "amqp:not-allowed", "unknown vhost"),
-    "unauthorized": lambda world: world.peer.override().expect_open().respond().close(
-        "amqp:unauthorized-access", "no"),
-    "closed while attaching": lambda world: world.peer.override().expect_attach(dynamic=True)
-    .close("amqp:connection:forced", "shutdown"),
+    "no mechanism": lambda world: (
+        world.peer.override().expect_header(3).respond(mechanisms=("GSSAPI",))
+    ),
+    "open refused": lambda world: (
+        world.peer.override().expect_open().respond().close("amqp:not-allowed", "unknown vhost")
+    ),
+    "unauthorized": lambda world: (
+        world.peer.override().expect_open().respond().close("amqp:unauthorized-access", "no")
+    ),
+    "closed while attaching": lambda world: (
+        world.peer.override()
+        .expect_attach(dynamic=True)
+        .close("amqp:connection:forced", "shutdown")
+    ),
 }
 
 
@@ -92,8 +89,8 @@ def test_the_peer_s_close_is_answered(path):
     assert world.state == "backoff"
     assert isinstance(world.connection.last_error, exceptions.ConnectionLost)
     assert str(world.connection.last_error) == (
-        "connection lost (host=host0:5672, condition=amqp:connection:forced, "
-        "description=shutdown)")
+        "connection lost (host=host0:5672, condition=amqp:connection:forced, description=shutdown)"
+    )
     assert world.advance(5).state == "ready"
 
 
@@ -198,22 +195,26 @@ def test_connecting_has_a_deadline(path):
     assert (world.state, tried(world)) == ("ready", ["host0:5672", "host1:5672"])
 
 
-@pytest.mark.parametrize(("state", "step", "awaited"), [
-    ("opening", lambda peer: peer.override().expect_header().silence(), "SASL and AMQP Open"),
-    ("opening", lambda peer: peer.override().expect_open().silence(), "SASL and AMQP Open"),
-    ("attaching", lambda peer: peer.override().expect_begin().silence(), "the reply link"),
-    ("attaching", lambda peer: peer.override().expect_attach().silence(), "the reply link"),
-])
+@pytest.mark.parametrize(
+    ("state", "step", "awaited"),
+    [
+        ("opening", lambda peer: peer.override().expect_header().silence(), "SASL and AMQP Open"),
+        ("opening", lambda peer: peer.override().expect_open().silence(), "SASL and AMQP Open"),
+        ("attaching", lambda peer: peer.override().expect_begin().silence(), "the reply link"),
+        ("attaching", lambda peer: peer.override().expect_attach().silence(), "the reply link"),
+    ],
+)
 def test_every_state_on_the_way_has_a_deadline(path, state, step, awaited):
     world = World(path, hosts=2, connect_timeout=4)
     step(world.peer)
     world.start().advance(3.9)
     assert (world.state, len(tried(world))) == (state, 1)
-    assert awaited in world.connection.trouble
+    assert awaited in world.connection.status_text
     world.clock.advance(0.1)
     world.port.timers.pop().fn()
     assert world.connection.last_error.message.startswith(
-        f"no answer within 4 s while waiting for {awaited}")
+        f"no answer within 4 s while waiting for {awaited}"
+    )
     world.run().advance(0)
     assert (world.state, world.context.host) == ("ready", "host1:5672")
 
@@ -355,8 +356,7 @@ def test_what_waits_or_is_on_its_way_at_the_close_fails(path):
 def test_nothing_can_be_sent_after_it(path):
     world = World(path).start().close()
     op = world.cast()
-    assert str(op.future.error) == (
-        "the transport is closed (host=host0:5672, message-id=m1)")
+    assert str(op.future.error) == ("the transport is closed (host=host0:5672, message-id=m1)")
     assert world.advance(60).state == "closed"
     assert len(world.port.connects) == 1
 
@@ -381,7 +381,8 @@ def _in_state(state, path):
         world.peer.override().expect_open().silence()
     elif state == "attaching":
         world.peer.override().expect_attach().respond(credit=0).call(
-            lambda event: setattr(event.core, "silent", False))
+            lambda event: setattr(event.core, "silent", False)
+        )
         world.peer.override().expect_attach(dynamic=True)
     elif state == "backoff":
         world.modes["host0:5672"] = "refuse"
@@ -391,8 +392,9 @@ def _in_state(state, path):
     return world
 
 
-@pytest.mark.parametrize("state", [
-    "idle", "connecting", "opening", "attaching", "ready", "backoff"])
+@pytest.mark.parametrize(
+    "state", ["idle", "connecting", "opening", "attaching", "ready", "backoff"]
+)
 def test_close_during_every_state(path, state):
     world = _in_state(state, path)
     op = world.cast(timeout=1000)
@@ -443,7 +445,7 @@ def test_an_error_inside_costs_the_connection_and_not_the_loop(path, caplog):
     listener = world.listen()
     listener.deliver = None
     listener.subscription.sink = None
-    world.connection._listening.subscriptions.clear()
+    world.connection._subscriptions.subscriptions.clear()
     for receiver in listener.subscription.receivers:
         receiver._sink = None
     world.arrive(ANY)
@@ -461,6 +463,23 @@ def test_when_the_loop_dies_nobody_is_left_waiting(path):
     world.connection.abort(error)
     assert all(op.future.error is not None for op in ops)
     assert (world.contexts[-1], listener.errors) == (None, [error])
+
+
+def test_nobody_is_left_waiting_whatever_else_fails_then(path, caplog):
+    world = World(path).start()
+    world.no_credit("unicast.ex.blocked")
+    broken, listener = world.listen(), world.listen("other")
+    op = world.cast("blocked")
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    world.connection._on_ready = fail
+    broken.subscription._on_error = fail
+    error = exceptions.LoopDied()
+    world.connection.abort(error)
+    assert (op.future.done, listener.errors) == (True, [error])
+    assert caplog.text.count("was not given up in order") == 2
 
 
 def test_also_when_there_is_no_connection(path):
@@ -510,16 +529,15 @@ def test_what_was_in_the_mailbox_for_too_long_is_not_sent(path):
 def test_the_trouble_is_told_in_each_state(path):
     world = World(path)
     world.modes["host0:5672"] = "silent"
-    assert world.connection.trouble == ""
+    assert world.connection.status_text == ""
     world.start()
-    assert world.connection.trouble == "host0:5672: waiting for its host name, TCP or TLS"
+    assert world.connection.status_text == "host0:5672: waiting for its host name, TCP or TLS"
     world.modes["host0:5672"] = "refuse"
     world.run()
-    assert world.connection.trouble == (
-        "last error: refused (host=host0:5672)")
+    assert world.connection.status_text == ("last error: refused (host=host0:5672)")
     world.modes.clear()
     world.advance(2)
-    assert world.connection.trouble == ""
+    assert world.connection.status_text == ""
 
 
 # -- virtual hosts -----------------------------------------------------------------------------
@@ -549,7 +567,10 @@ def test_naming_it_anew_is_no_failed_attempt(path):
     (op,) = world.request_pair(0)
     world.run().advance(0)
     assert (op.future.done, op.future.error, tried(world)) == (
-        True, None, ["host0:5672", "host0:5672"])
+        True,
+        None,
+        ["host0:5672", "host0:5672"],
+    )
 
 
 def test_closing_while_it_is_named_anew(path):
@@ -558,3 +579,58 @@ def test_closing_while_it_is_named_anew(path):
     assert world.state == "backoff"
     world.close()
     assert (world.state, world.closed, world.port.timers.live) == ("closed", 1, set())
+
+
+# -- strange Open frames (2.7.1) ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        ["no", "map"],
+        "text",
+        17,
+        {17: "x", "product": 4, "version": []},
+        {1.5: 1, b"\xff": []},
+        {"product": "a\n\x1b[m" + "x" * 9000, "version": "9" * 9000},
+    ],
+    ids=["list", "string", "int", "types", "key", "huge"],
+)
+def test_strange_properties_in_the_open_frame_cost_nothing(path, properties, caplog):
+    world = World(path, peer={"properties": properties}).start()
+    assert world.state == "ready"
+    assert world.cast().future.error is None
+    assert not [record for record in caplog.records if record.exc_info]
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+    assert all(len(record.getMessage()) < 1000 for record in caplog.records)
+
+
+@pytest.mark.parametrize("milliseconds", [1, 99])
+def test_an_idle_time_out_too_short_to_keep_is_refused(path, milliseconds):
+    """2.4.5: close, with an error that says why."""
+    world = World(path, peer={"idle_time_out": milliseconds}).start()
+    (close,) = [entry.performative for entry in world.peer.frames(p.Close)]
+    reason = f"the peer's idle-time-out of {milliseconds} ms is below the 100 ms that are supported"
+    assert (close.error.condition, close.error.description) == ("amqp:not-implemented", reason)
+    error = world.connection.last_error
+    assert isinstance(error, exceptions.ConnectionFailed)
+    assert reason in str(error)
+    assert world.state == "backoff"
+
+
+def test_an_idle_time_out_of_a_tenth_of_a_second_is_kept(path):
+    assert World(path, peer={"idle_time_out": 100}).start().state == "ready"
+
+
+def test_an_open_frame_that_can_not_be_read_says_so_in_one_line(path, monkeypatch, caplog):
+    def unreadable(self):
+        raise TypeError("unhashable type: 'list'")
+
+    monkeypatch.setattr(proton.Connection, "remote_properties", property(unreadable))
+    assert World(path).start().state == "ready"
+    (record,) = [r for r in caplog.records if "Open frame" in r.getMessage()]
+    assert record.getMessage() == (
+        "The properties in the Open frame of the peer are ignored: "
+        "TypeError(\"unhashable type: 'list'\")"
+    )
+    assert record.exc_info is None

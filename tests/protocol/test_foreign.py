@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The connection joined with a pyngus server: an implementation that knows nothing of ours."""
 
@@ -23,8 +13,7 @@ import pytest
 from .world import World
 
 
-class Server(pyngus.ConnectionEventHandler, pyngus.SenderEventHandler,
-             pyngus.ReceiverEventHandler):  # type: ignore[misc]
+class Server(pyngus.ConnectionEventHandler, pyngus.SenderEventHandler, pyngus.ReceiverEventHandler):  # type: ignore[misc]
     """Echoes each message to its reply-to address; stands in for a ``PeerCore``."""
 
     def __init__(self) -> None:
@@ -34,8 +23,8 @@ class Server(pyngus.ConnectionEventHandler, pyngus.SenderEventHandler,
         self.senders: dict[str, Any] = {}
         self.outcomes: list[str] = []
         self.connection = pyngus.Container("server").create_connection(
-            "server", self, {"x-server": True, "x-sasl-mechs": "ANONYMOUS",
-                             "x-require-auth": False})
+            "server", self, {"x-server": True, "x-sasl-mechs": "ANONYMOUS", "x-require-auth": False}
+        )
         self.connection.open()
 
     # -- as World uses a core -----------------------------------------------------------------
@@ -65,15 +54,17 @@ class Server(pyngus.ConnectionEventHandler, pyngus.SenderEventHandler,
     def connection_remote_closed(self, connection: Any, condition: Any) -> None:
         connection.close()
 
-    def sender_requested(self, connection: Any, handle: Any, name: str, source: str | None,
-                         properties: Any) -> None:
+    def sender_requested(
+        self, connection: Any, handle: Any, name: str, source: str | None, properties: Any
+    ) -> None:
         address = source or f"dynamic-{len(self.senders)}"
         link = connection.accept_sender(handle, source_override=address, event_handler=self)
         self.senders[address] = link
         link.open()
 
-    def receiver_requested(self, connection: Any, handle: Any, name: str, target: str | None,
-                           properties: Any) -> None:
+    def receiver_requested(
+        self, connection: Any, handle: Any, name: str, target: str | None, properties: Any
+    ) -> None:
         self.names.append(name)
         link = connection.accept_receiver(handle, target_override=target, event_handler=self)
         link.open()
@@ -96,12 +87,15 @@ class Server(pyngus.ConnectionEventHandler, pyngus.SenderEventHandler,
         else:
             link.message_accepted(handle)
         if message.reply_to:
-            self.send(message.reply_to, proton.Message(
-                body="echo " + message.body, correlation_id=message.id))
+            self.send(
+                message.reply_to,
+                proton.Message(body="echo " + message.body, correlation_id=message.id),
+            )
 
     def send(self, address: str, message: Any) -> None:
         self.senders[address].send(
-            message, lambda link, handle, state, info: self.outcomes.append(state))
+            message, lambda link, handle, state, info: self.outcomes.append(state)
+        )
 
 
 @pytest.fixture
@@ -123,9 +117,14 @@ def test_calls_and_casts(joined):
     assert server.outcomes == [pyngus.SenderLink.ACCEPTED] * 10
 
 
-@pytest.mark.parametrize(("body", "error"), [
-    (b"refuse", "DeliveryRejected"), (b"release", "DeliveryReleased"),
-    (b"modify", "DeliveryModified")])
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"refuse", "DeliveryRejected"),
+        (b"release", "DeliveryReleased"),
+        (b"modify", "DeliveryModified"),
+    ],
+)
 def test_outcomes(joined, body, error):
     world, _ = joined
     assert type(world.cast(body=body).future.error).__name__ == error
@@ -140,8 +139,10 @@ def test_large_messages(joined):
 def test_subscriptions(joined):
     world, server = joined
     listener = world.listen(credit=10)
-    assert (listener.ready, sorted(server.senders)) == (1, [
-        "broadcast.ex.topic.all", "dynamic-0", "exclusive.ex.topic.server", "unicast.ex.topic"])
+    assert (listener.ready, sorted(server.senders)) == (
+        1,
+        ["broadcast.ex.topic.all", "dynamic-0", "exclusive.ex.topic.server", "unicast.ex.topic"],
+    )
     for number in range(30):
         server.send("unicast.ex.topic", proton.Message(body=f"m{number}"))
         world.run()

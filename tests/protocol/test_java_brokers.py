@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Nodes on ActiveMQ Artemis and Qpid Broker-J: how they come to be, and what links ask for."""
 
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.protocol.operation import Kind
+from amqp1_driver.connection.operation import Kind
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
 
@@ -38,8 +28,14 @@ def bodies(world, address):
 
 @pytest.fixture
 def artemis(path):
-    return World(path, peer={"product": "apache-activemq-artemis", "version": "2.40.0",
-                             "offered_capabilities": ("ANONYMOUS-RELAY",)})
+    return World(
+        path,
+        peer={
+            "product": "apache-activemq-artemis",
+            "version": "2.40.0",
+            "offered_capabilities": ("ANONYMOUS-RELAY",),
+        },
+    )
 
 
 def test_links_say_what_they_want_to_find(artemis):
@@ -48,12 +44,16 @@ def test_links_say_what_they_want_to_find(artemis):
     artemis.cast(fanout=True)
     artemis.listen()
     found = {a.target.address: a.target.capabilities for a in artemis.attaches("sender")}
-    assert found == {"openstack.rpc.anycast.ex:topic": ["queue"],
-                     "openstack.rpc.multicast.ex:topic": ["topic"]}
+    assert found == {
+        "openstack.rpc.anycast.ex:topic": ["queue"],
+        "openstack.rpc.multicast.ex:topic": ["topic"],
+    }
     found = {a.source.address: a.source.capabilities for a in artemis.attaches("receiver")[1:]}
-    assert found == {"openstack.rpc.unicast.ex:topic:server": ["queue"],
-                     "openstack.rpc.anycast.ex:topic": ["queue"],
-                     "openstack.rpc.multicast.ex:topic": ["topic"]}
+    assert found == {
+        "openstack.rpc.unicast.ex:topic:server": ["queue"],
+        "openstack.rpc.anycast.ex:topic": ["queue"],
+        "openstack.rpc.multicast.ex:topic": ["topic"],
+    }
 
 
 def test_a_notifier_has_the_queue_made_first_and_only_once(artemis):
@@ -63,17 +63,20 @@ def test_a_notifier_has_the_queue_made_first_and_only_once(artemis):
     assert bodies(artemis, NOTE) == ["body", "body"]
     # the link that has made it is gone
     assert [link.attach.target.address for link in artemis.peer.links if link.client_sends] == [
-        NOTE]
+        NOTE
+    ]
 
 
 def test_a_queue_that_is_not_made_fails_the_notification(artemis):
     artemis.peer.override(None).expect_attach(address=f"{NOTE}::{NOTE}").refuse(
-        "amqp:unauthorized-access", "no permission")
+        "amqp:unauthorized-access", "no permission"
+    )
     artemis.start()
     error = notify(artemis).future.error
     assert isinstance(error, exceptions.LinkFailed)
     assert f"the bus does not declare {NOTE}::{NOTE} (attach): amqp:unauthorized-access" in str(
-        error)
+        error
+    )
     assert "no permission" in str(error)
 
 
@@ -104,6 +107,9 @@ class Management:
         self.requests = []
         self.codes = {}
         self.statistics = {}
+        #: operations that are not answered yet, by name
+        self.silent = set()
+        self.late = []
         world.peer.override(None).expect_transfer(address="$management").call(self._serve)
 
     def _serve(self, event):
@@ -112,14 +118,37 @@ class Management:
         body = event.transfer.body
         name = body["name"] if asked["operation"] == "CREATE" else asked["key"]
         self.requests.append((asked["operation"], name, body, asked))
+        if asked["operation"] in self.silent:
+            self.late.append(event)
+        else:
+            self._answer(event, asked, name)
+
+    def answer_late(self):
+        """Answer now what was left without an answer."""
+        self.silent.clear()
+        late, self.late = self.late, []
+        for event in late:
+            asked = dict(event.transfer.message.application_properties)
+            self._answer(event, asked, asked["key"])
+
+    def _answer(self, event, asked, name):
+        message = event.transfer.message
         code = self.codes.get((asked["operation"], name), 201)
-        back = next(link for link in event.session.links.values()
-                    if link.name == event.link.name and not link.client_sends)
+        back = next(
+            link
+            for link in event.session.links.values()
+            if link.name == event.link.name and not link.client_sends
+        )
         assert message.properties.reply_to == "$me"
-        reactions.transfer(back, Message(
-            self.statistics.get(name), application_properties={
-                "statusCode": code, "statusDescription": "why"},
-            properties=Properties(correlation_id=message.properties.message_id)), settled=True)
+        reactions.transfer(
+            back,
+            Message(
+                self.statistics.get(name),
+                application_properties={"statusCode": code, "statusDescription": "why"},
+                properties=Properties(correlation_id=message.properties.message_id),
+            ),
+            settled=True,
+        )
 
     @property
     def operations(self):
@@ -128,8 +157,14 @@ class Management:
 
 @pytest.fixture
 def brokerj(path):
-    world = World(path, peer={"product": "Apache Qpid Broker-J Core", "version": "9.2.1",
-                              "offered_capabilities": ("ANONYMOUS-RELAY",)})
+    world = World(
+        path,
+        peer={
+            "product": "Apache Qpid Broker-J Core",
+            "version": "9.2.1",
+            "offered_capabilities": ("ANONYMOUS-RELAY",),
+        },
+    )
     management = Management(world)
     world.start()
     assert world.state == "ready"
@@ -141,15 +176,23 @@ def test_the_management_links_are_no_pair_by_property(brokerj):
     receiver, sender = [a for a in world.attaches() if a.name == "management-link-pair"]
     assert (receiver.source.address, receiver.target.address) == ("$management", "$me")
     assert (sender.target.address, receiver.properties, sender.properties) == (
-        "$management", None, None)
+        "$management",
+        None,
+        None,
+    )
 
 
 def test_a_cast_declares_its_queue_once(brokerj):
     world, management = brokerj
     assert [world.cast().future.error, world.cast().future.error] == [None, None]
-    assert management.requests == [("CREATE", ANY, {
-        "name": ANY, "object-path": ANY, "durable": True},
-        {"operation": "CREATE", "type": "org.apache.qpid.Queue"})]
+    assert management.requests == [
+        (
+            "CREATE",
+            ANY,
+            {"name": ANY, "object-path": ANY, "durable": True},
+            {"operation": "CREATE", "type": "org.apache.qpid.Queue"},
+        )
+    ]
     assert bodies(world, ANY) == ["body", "body"]
 
 
@@ -158,9 +201,17 @@ def test_a_notification_declares_queue_and_binding(brokerj):
     notify(world)
     key = "openstack:notify:ex:events.info"
     assert management.operations == [("CREATE", key), ("bind", "amq.direct")]
-    assert management.requests[1][2:] == (None, {
-        "operation": "bind", "type": "org.apache.qpid.Exchange", "index": "object-path",
-        "key": "amq.direct", "destination": key, "bindingKey": key})
+    assert management.requests[1][2:] == (
+        None,
+        {
+            "operation": "bind",
+            "type": "org.apache.qpid.Exchange",
+            "index": "object-path",
+            "key": "amq.direct",
+            "destination": key,
+            "bindingKey": key,
+        },
+    )
     assert bodies(world, f"amq.direct/{key}") == ["body"]
 
 
@@ -171,11 +222,20 @@ def test_what_a_server_declares(brokerj):
     fanout = world.attaches("receiver")[-1].source.address
     attributes = {name: body for _, name, body, _ in management.requests if body}
     assert attributes == {
-        unicast: {"name": unicast, "object-path": unicast, "durable": True,
-                  "lifetimePolicy": "DELETE_ON_NO_OUTBOUND_LINKS"},
+        unicast: {
+            "name": unicast,
+            "object-path": unicast,
+            "durable": True,
+            "lifetimePolicy": "DELETE_ON_NO_OUTBOUND_LINKS",
+        },
         ANY: {"name": ANY, "object-path": ANY, "durable": True},
-        fanout: {"name": fanout, "object-path": fanout, "durable": False,
-                 "exclusive": "CONNECTION", "lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE"},
+        fanout: {
+            "name": fanout,
+            "object-path": fanout,
+            "durable": False,
+            "exclusive": "CONNECTION",
+            "lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE",
+        },
     }
     assert management.requests[-1][3]["bindingKey"] == "openstack:rpc:multicast:ex:topic"
 
@@ -199,8 +259,12 @@ def test_senders_say_which_outcomes_they_understand(brokerj):
     world.cast(server="s")
     world.reply("caller")
     for attach in [a for a in world.attaches("sender") if a.name != "management-link-pair"]:
-        assert attach.source.outcomes == ["amqp:accepted:list", "amqp:rejected:list",
-                                          "amqp:released:list", "amqp:modified:list"]
+        assert attach.source.outcomes == [
+            "amqp:accepted:list",
+            "amqp:rejected:list",
+            "amqp:released:list",
+            "amqp:modified:list",
+        ]
 
 
 def test_a_deleted_queue_is_declared_again_for_the_next_message(brokerj):
@@ -246,9 +310,15 @@ def test_the_last_reader_deletes_an_empty_queue(brokerj):
     assert management.requests[0][3]["statistics"] == '["queueDepthMessages","consumerCount"]'
 
 
-@pytest.mark.parametrize("statistics", [
-    {"queueDepthMessages": 1, "consumerCount": 1}, {"queueDepthMessages": 0, "consumerCount": 2},
-    None])
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        {"queueDepthMessages": 1, "consumerCount": 1},
+        {"queueDepthMessages": 0, "consumerCount": 2},
+        {"queueDepthMessages": 0},
+        None,
+    ],
+)
 def test_a_queue_in_use_stays(brokerj, statistics):
     world, management = brokerj
     listener = world.listen()
@@ -257,3 +327,94 @@ def test_a_queue_in_use_stays(brokerj, statistics):
     world.connection.stop_subscription(listener.subscription, lambda in_time: None)
     world.run()
     assert management.operations == [("getStatistics", ANY)]
+
+
+@pytest.fixture
+def leaving(brokerj):
+    """A listener that is the only reader of an empty queue."""
+    world, management = brokerj
+    listener = world.listen()
+    management.requests.clear()
+    management.statistics[ANY] = {"queueDepthMessages": 0, "consumerCount": 1}
+    return world, management, listener
+
+
+def stopped(world, listener):
+    told = []
+    world.connection.stop_subscription(listener.subscription, told.append)
+    world.run()
+    return told
+
+
+def closed(world, listener):
+    told = []
+    world.connection.unsubscribe(listener.subscription, told.append)
+    world.run()
+    return told
+
+
+def fanout(world):
+    return world.attaches("receiver")[-1].source.address
+
+
+def test_a_server_deletes_its_queue_of_fanouts_when_it_has_detached(leaving):
+    world, management, listener = leaving
+    stopped(world, listener)
+    management.requests.clear()
+    assert closed(world, listener) == [True]
+    assert management.operations == [("DELETE", fanout(world))]
+
+
+def test_who_was_not_the_last_when_it_stopped_may_be_when_it_has_detached(leaving):
+    world, management, listener = leaving
+    management.statistics[ANY] = {"queueDepthMessages": 0, "consumerCount": 2}
+    stopped(world, listener)
+    management.requests.clear()
+    management.statistics[ANY] = {"queueDepthMessages": 0, "consumerCount": 1}
+    told = closed(world, listener)
+    assert (told, management.operations) == (
+        [],
+        [("getStatistics", ANY), ("DELETE", fanout(world))],
+    )
+    management.statistics[ANY] = {"queueDepthMessages": 0, "consumerCount": 0}
+    world.advance(0.1)
+    assert told == [True]
+    assert management.operations[2:] == [("getStatistics", ANY), ("DELETE", ANY)]
+
+
+def test_messages_that_come_before_the_deletion_are_not_lost(leaving):
+    world, management, listener = leaving
+    management.silent.add("DELETE")
+    told = stopped(world, listener)
+    world.arrive(ANY, "late")
+    assert (told, listener.bodies) == ([], [b"late"])
+    management.answer_late()
+    world.run()
+    assert told == [True]
+
+
+def test_stopping_does_not_wait_long_for_a_bus_that_does_not_answer(leaving):
+    world, management, listener = leaving
+    management.silent.add("getStatistics")
+    told = stopped(world, listener)
+    assert told == []
+    world.advance(1.6)
+    assert told == [True]
+    management.answer_late()
+    world.run()
+    assert management.operations == [("getStatistics", ANY)]
+
+
+def test_a_connection_that_is_lost_ends_the_leaving(leaving):
+    world, management, listener = leaving
+    management.silent.add("getStatistics")
+    told = stopped(world, listener)
+    world.drop()
+    assert told == [True]
+
+
+def test_what_was_deleted_is_declared_again_for_the_next_message(leaving):
+    world, management, listener = leaving
+    stopped(world, listener)
+    assert world.cast().future.error is None
+    assert management.operations[-1] == ("CREATE", ANY)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Links (2.6): refused, detached, attached again, purged, stopped."""
 
@@ -19,8 +9,8 @@ import pytest
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Service
+from amqp1_driver.connection.operation import Stage
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.operation import Stage
 from amqp1_driver.testing import performatives as p
 
 from .world import World
@@ -52,7 +42,11 @@ def test_with_retry_0_a_refusal_fails_at_once(world):
     assert isinstance(op.future.error, exceptions.LinkFailed)
     error = op.future.error
     assert (error.host, error.address, error.condition, error.description) == (
-        "host0:5672", ANY, "amqp:not-found", "no such queue")
+        "host0:5672",
+        ANY,
+        "amqp:not-found",
+        "no such queue",
+    )
 
 
 @pytest.mark.parametrize("retry", [1, 2])
@@ -99,8 +93,10 @@ def test_the_waits_between_attempts_grow_up_to_the_option(path):
             times.append(world.clock())
     gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
     bounds = [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
-    assert all(0.5 * bound <= gap + 0.011 and gap <= bound + 0.02
-               for gap, bound in zip(gaps, bounds, strict=True)), gaps
+    assert all(
+        0.5 * bound <= gap + 0.011 and gap <= bound + 0.02
+        for gap, bound in zip(gaps, bounds, strict=True)
+    ), gaps
 
 
 def test_they_begin_anew_after_a_success(world):
@@ -178,6 +174,7 @@ def test_an_idle_sender_is_purged(path, caplog):
     assert "Sender link to unicast.ex.topic on host0:5672 is idle and detached" in caplog.text
     world.advance(650)
     assert [link for link in world.peer.links if link.client_sends] == []
+    assert world.connection._live.router._routes == {}
     assert world.cast().future.done
     assert len(set(names(world))) == len(names(world))
 
@@ -287,7 +284,10 @@ def test_senders_share_a_session_up_to_200_links(world):
 def test_an_rpc_server_reads_three_addresses_a_notification_listener_one(world):
     listener = world.listen()
     assert [a.source.address for a in world.attaches("receiver")[1:]] == [
-        "exclusive.ex.topic.server", ANY, "broadcast.ex.topic.all"]
+        "exclusive.ex.topic.server",
+        ANY,
+        "broadcast.ex.topic.all",
+    ]
     assert listener.ready == 1
     world.listen("events.info", None, service=Service.NOTIFY)
     assert world.attaches("receiver")[-1].source.address == "unicast.ex.events.info"
@@ -338,20 +338,24 @@ def test_nor_over_a_new_connection(world):
     assert world.peer.sent[1].state == p.Accepted()
 
 
-@pytest.mark.parametrize(("outcome", "state"), [
-    (None, p.Accepted()),
-    (Outcome.ACCEPTED, p.Accepted()),
-    (Outcome.REJECTED, p.Rejected()),
-    (Outcome.RELEASED, p.Released()),
-    (Outcome.MODIFIED, p.Modified(delivery_failed=True)),
-])
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (None, p.Accepted()),
+        (Outcome.ACCEPTED, p.Accepted()),
+        (Outcome.REJECTED, p.Rejected()),
+        (Outcome.RELEASED, p.Released()),
+        (Outcome.MODIFIED, p.Modified(delivery_failed=True)),
+    ],
+)
 def test_each_outcome_that_an_application_may_give(world, outcome, state):
     listener = world.listen()
     world.arrive(ANY)
     world.settle(listener.deliveries[0], outcome)
     assert type(world.peer.sent[0].state) is type(state)
     assert getattr(world.peer.sent[0].state, "delivery_failed", None) == getattr(
-        state, "delivery_failed", None)
+        state, "delivery_failed", None
+    )
     assert world.peer.sent[0].settled
 
 
@@ -417,14 +421,23 @@ def test_stopped_while_it_is_being_attached_gets_no_credit(world):
     world.peer.override().expect_attach(address=ANY)
     listener = world.listen()
     world.connection.stop_subscription(listener.subscription)
-    attach = next(e.performative for e in world.peer.frames(p.Attach)
-                  if e.performative.source.address == ANY)
+    attach = next(
+        e.performative for e in world.peer.frames(p.Attach) if e.performative.source.address == ANY
+    )
     session = world.link("broadcast.ex.topic.all").session
     link = session.links[attach.handle]
     link.attached = True
-    session.core.send(p.Attach(name=attach.name, handle=link.handle, role=False,
-                               source=attach.source, target=attach.target,
-                               initial_delivery_count=0), session.our_channel)
+    session.core.send(
+        p.Attach(
+            name=attach.name,
+            handle=link.handle,
+            role=False,
+            source=attach.source,
+            target=attach.target,
+            initial_delivery_count=0,
+        ),
+        session.our_channel,
+    )
     world.run()
     assert link.credit == 0
 
@@ -485,8 +498,9 @@ def test_a_listener_that_is_there_before_the_connection(path):
     assert listener.ready == 1
 
 
-@pytest.mark.parametrize(("product", "early"), [
-    ("qpid-dispatch-router", True), ("qpid-cpp", False)])
+@pytest.mark.parametrize(
+    ("product", "early"), [("qpid-dispatch-router", True), ("qpid-cpp", False)]
+)
 def test_a_batch_is_accepted_early_only_where_the_bus_stores_nothing(path, product, early):
     """Else each sender would wait until the batch of its receiver is full."""
     world = World(path, peer={"product": product}).start()
@@ -500,7 +514,8 @@ def test_a_batch_is_accepted_early_only_where_the_bus_stores_nothing(path, produ
     for delivery in listener.deliveries:
         world.settle(delivery, Outcome.RELEASED)
     assert [type(sent.state) for sent in world.peer.sent] == [
-        p.Accepted if early else p.Released] * 3
+        p.Accepted if early else p.Released
+    ] * 3
     assert link.credit == 4
 
 

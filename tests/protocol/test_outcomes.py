@@ -1,22 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Outcomes of what we send (3.4), and what is in doubt."""
 
 import pytest
 
 from amqp1_driver import exceptions
+from amqp1_driver.connection.operation import Kind, Stage
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
 
 from .world import World
@@ -62,7 +52,8 @@ def test_rejected_fails_with_condition_and_description(holding):
     assert isinstance(op.future.error, exceptions.DeliveryRejected)
     assert str(op.future.error) == (
         "message rejected (host=host0:5672, address=unicast.ex.topic, message-id=m1, "
-        "condition=amqp:not-allowed, description=no)")
+        "condition=amqp:not-allowed, description=no)"
+    )
 
 
 def test_rejected_without_an_error_fails_too(holding):
@@ -79,8 +70,9 @@ def test_released_fails_by_default(holding):
     assert len(holding.advance(20).sent()) == 1
 
 
-@pytest.mark.parametrize(("failed", "undeliverable"), [
-    (None, None), (True, None), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("failed", "undeliverable"), [(None, None), (True, None), (False, True), (True, True)]
+)
 def test_modified_fails_with_its_flags(holding, failed, undeliverable):
     op = holding.cast()
     holding.outcome(p.Modified(delivery_failed=failed, undeliverable_here=undeliverable))
@@ -89,8 +81,9 @@ def test_modified_fails_with_its_flags(holding, failed, undeliverable):
     assert (error.failed, error.undeliverable) == (bool(failed), bool(undeliverable))
 
 
-@pytest.mark.parametrize("state", [
-    None, p.Received(section_number=0, section_offset=0)], ids=["no state", "received"])
+@pytest.mark.parametrize(
+    "state", [None, p.Received(section_number=0, section_offset=0)], ids=["no state", "received"]
+)
 def test_settled_without_an_outcome_is_in_doubt_and_never_resent(path, state):
     world = resending(path)
     op = world.cast()
@@ -119,8 +112,10 @@ def test_an_outcome_that_is_not_settled_by_the_peer_is_settled_by_us(holding):
 def test_one_disposition_settles_a_range(holding):
     ops = [holding.cast() for _ in range(5)]
     session = holding.link(ANY).session
-    holding.peer.send(p.Disposition(role=True, first=ops and 0, last=3, settled=True,
-                                    state=p.Accepted()), channel=session.our_channel)
+    holding.peer.send(
+        p.Disposition(role=True, first=ops and 0, last=3, settled=True, state=p.Accepted()),
+        channel=session.our_channel,
+    )
     holding.run()
     assert [op.future.done for op in ops] == [True, True, True, True, False]
 
@@ -134,7 +129,10 @@ def test_a_disposition_that_comes_twice_counts_once(holding):
 def test_pre_settled_is_done_when_it_is_sent(holding):
     op = holding.cast(settled=True)
     assert (op.future.done, op.future.error, holding.peer.transfers[0].settled) == (
-        True, None, True)
+        True,
+        None,
+        True,
+    )
 
 
 def test_a_pre_settled_call_waits_for_its_reply_and_for_no_acknowledgement(holding):
@@ -159,9 +157,14 @@ def test_the_option_resends_what_was_not_touched(path, state):
     assert (op.future.done, op.future.error, op.attempts) == (True, None, 2)
 
 
-@pytest.mark.parametrize("state", [
-    p.Modified(delivery_failed=True), p.Modified(undeliverable_here=True),
-    p.Rejected(error=p.Error(condition="amqp:not-found"))])
+@pytest.mark.parametrize(
+    "state",
+    [
+        p.Modified(delivery_failed=True),
+        p.Modified(undeliverable_here=True),
+        p.Rejected(error=p.Error(condition="amqp:not-found")),
+    ],
+)
 def test_the_option_resends_nothing_else(path, state):
     world = resending(path)
     op = world.cast()
@@ -214,8 +217,10 @@ def test_the_waits_become_longer_and_others_pass(path):
         delays.append(world.clock() - before)
         before = world.clock()
     bounds = [(0.1, 0.2), (0.2, 0.4), (0.4, 0.8), (0.8, 1.6)]
-    assert all(low <= delay + 1e-9 and delay <= high + 0.02
-               for delay, (low, high) in zip(delays, bounds, strict=True)), delays
+    assert all(
+        low <= delay + 1e-9 and delay <= high + 0.02
+        for delay, (low, high) in zip(delays, bounds, strict=True)
+    ), delays
     world.outcome(p.Released())
     assert world.cast(body=b"second").stage is Stage.SENT
 
@@ -278,9 +283,11 @@ def test_resent_over_the_next_connection_if_this_one_goes_meanwhile(path):
 # -- replies --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [
-    p.Released(), p.Modified(), p.Rejected(error=p.Error(condition="amqp:not-found"))],
-    ids=["released", "modified", "not-found"])
+@pytest.mark.parametrize(
+    "state",
+    [p.Released(), p.Modified(), p.Rejected(error=p.Error(condition="amqp:not-found"))],
+    ids=["released", "modified", "not-found"],
+)
 def test_a_reply_that_finds_nobody_is_tried_once_more(holding, state):
     ends = holding.reply("caller")
     assert holding.sent() == [("caller", "answer")]
@@ -288,8 +295,10 @@ def test_a_reply_that_finds_nobody_is_tried_once_more(holding, state):
     assert (holding.sent(), ends) == ([("caller", "answer")] * 2, [])
     holding.outcome(state).advance(20)
     assert (len(holding.sent()), len(ends)) == (2, 1)
-    assert isinstance(ends[0], (exceptions.DeliveryReleased, exceptions.DeliveryModified,
-                                exceptions.DeliveryRejected))
+    assert isinstance(
+        ends[0],
+        (exceptions.DeliveryReleased, exceptions.DeliveryModified, exceptions.DeliveryRejected),
+    )
 
 
 def test_the_second_try_of_a_reply_may_succeed(holding):
@@ -298,8 +307,10 @@ def test_the_second_try_of_a_reply_may_succeed(holding):
     assert ends == [None]
 
 
-@pytest.mark.parametrize("state", [
-    p.Modified(delivery_failed=True), p.Rejected(error=p.Error(condition="amqp:not-allowed"))])
+@pytest.mark.parametrize(
+    "state",
+    [p.Modified(delivery_failed=True), p.Rejected(error=p.Error(condition="amqp:not-allowed"))],
+)
 def test_a_reply_that_may_have_arrived_or_is_refused_is_not_tried_again(holding, state):
     ends = holding.reply("caller")
     holding.outcome(state).advance(20)
@@ -313,7 +324,8 @@ def test_a_reply_without_outcome_ends_at_its_deadline(holding):
     holding.advance(0.4)
     assert [str(error) for error in ends] == [
         "timed out waiting for acknowledgement (host=host0:5672, address=caller, "
-        "message-id=their-id)"]
+        "message-id=their-id)"
+    ]
     holding.outcome(p.Released())
     assert len(holding.advance(10).sent()) == 1
 
@@ -348,7 +360,8 @@ def test_what_was_sent_when_the_connection_went_is_in_doubt_and_is_never_resent(
     assert isinstance(op.future.error, exceptions.InDoubt)
     assert str(op.future.error) == (
         "delivery in doubt: connection or link lost before the outcome (reset by peer) "
-        "(host=host0:5672, address=unicast.ex.topic, message-id=m1)")
+        "(host=host0:5672, address=unicast.ex.topic, message-id=m1)"
+    )
     assert holding.advance(30).state == "ready"
     assert len(holding.sent()) == 1
 
@@ -368,7 +381,8 @@ def test_calls_that_wait_for_their_reply_are_in_doubt_when_its_address_is_gone(h
     for op in (accepted, sent):
         assert isinstance(op.future.error, exceptions.InDoubt)
     assert str(accepted.future.error).startswith(
-        "the reply address was lost while the call was waiting for its reply (reset by peer)")
+        "the reply address was lost while the call was waiting for its reply (reset by peer)"
+    )
 
 
 def test_what_was_not_sent_stays_and_is_encoded_for_the_next_connection(path):
@@ -379,7 +393,9 @@ def test_what_was_not_sent_stays_and_is_encoded_for_the_next_connection(path):
     world.drop().advance(5)
     assert world.context.reply_address == "peer/dynamic/2"
     assert [(t.address, t.message.properties.reply_to) for t in world.peer.transfers] == [
-        (ANY, "peer/dynamic/2"), ("unicast.ex.other", None)]
+        (ANY, "peer/dynamic/2"),
+        ("unicast.ex.other", None),
+    ]
     assert (call.generation, cast.future.done) == (2, True)
     world.answer(call)
     assert call.future.value.body == b"answer"
@@ -457,4 +473,10 @@ def test_cancelling_what_has_ended_changes_nothing(holding):
 
 def test_outcome_has_no_other_members():
     assert {outcome.value for outcome in Outcome} == {
-        "accepted", "rejected", "released", "modified", "in-doubt"}
+        "accepted",
+        "rejected",
+        "released",
+        "modified",
+        "undeliverable",
+        "in-doubt",
+    }

@@ -2,8 +2,7 @@
 
 import pytest
 
-from amqp1_driver.protocol import echo
-from amqp1_driver.protocol.echo import with_echo
+from amqp1_driver import flowframe
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message
@@ -15,16 +14,21 @@ ANY = "unicast.ex.topic"
 
 def flows(world, link):
     """(link-credit, drain, echo) of all that we have sent on a link."""
-    return [(flow.link_credit, bool(flow.drain), bool(flow.echo))
-            for entry in world.peer.frames(p.Flow)
-            if (flow := entry.performative).handle == link.attach.handle
-            and entry.channel == link.session.their_channel]
+    return [
+        (flow.link_credit, bool(flow.drain), bool(flow.echo))
+        for entry in world.peer.frames(p.Flow)
+        if (flow := entry.performative).handle == link.attach.handle
+        and entry.channel == link.session.their_channel
+    ]
 
 
 def receivers(world):
     """The peer's view of the links that read queues of listeners."""
-    return [link for link in world.peer.links
-            if not link.client_sends and link.name.startswith("receive.")]
+    return [
+        link
+        for link in world.peer.links
+        if not link.client_sends and link.name.startswith("receive.")
+    ]
 
 
 @pytest.fixture
@@ -116,10 +120,11 @@ def test_messages_that_have_come_but_were_not_looked_at_have_used_their_credit(b
     come(broker, link, 3)
     assert pause(broker, listener) == [True]
     assert listener.bodies == [b"0", b"1", b"2"]
-    assert flows(broker, link) == [(10, False, False), (0, False, True)]
+    # the question waits until what was read is worked off
+    assert flows(broker, link) == [(10, False, False), (0, False, False), (0, False, True)]
     listener.subscription.resume()
     broker.run()
-    assert flows(broker, link)[2:] == [(7, False, False)]
+    assert flows(broker, link)[3:] == [(7, False, False)]
 
 
 def test_of_a_smaller_window_too(broker):
@@ -192,6 +197,29 @@ def test_each_question_has_an_answer_of_its_own(broker):
     assert told == ["asked", "paused"]
 
 
+def test_each_question_has_its_own_time(broker, caplog):
+    listener = broker.listen(credit=10)
+    silence(broker)
+    told = []
+    receiver = listener.subscription.receivers[0]
+    link = receivers(broker)[0]
+    receiver.ask(told.append)
+    broker.advance(1.5)
+    receiver.ask(told.append)
+    broker.run()
+    answer(link, available=5)
+    broker.run()
+    broker.advance(1.5)
+    assert told == [True]
+    answer(link, available=5)
+    broker.run()
+    assert told == [True, True]
+    receiver.ask(told.append)
+    broker.advance(2.1)
+    assert told == [True, True, False]
+    assert caplog.text.count("does not answer") == 1
+
+
 def test_proton_is_traced_only_while_an_answer_is_awaited(broker, capfd):
     listener = broker.listen(credit=10)
     pause(broker, listener)
@@ -236,7 +264,7 @@ def test_a_frame_that_can_t_be_read_goes_as_it_is_and_the_link_is_drained(broker
     def unreadable(frames):
         raise ValueError("strange")
 
-    monkeypatch.setattr(echo, "with_echo", unreadable)
+    monkeypatch.setattr(flowframe, "drain_to_echo", unreadable)
     listener = broker.listen(credit=10)
     assert pause(broker, listener) == [True]
     link = receivers(broker)[0]
@@ -339,37 +367,10 @@ def test_stopping_waits_for_what_is_on_its_way_and_settles_it_before_the_detach(
     broker.settle(listener.deliveries[0])
     broker.connection.unsubscribe(listener.subscription)
     broker.run()
-    last = [entry.performative for entry in broker.peer.log if entry.incoming
-            and isinstance(entry.performative, (p.Disposition, p.Detach))]
+    last = [
+        entry.performative
+        for entry in broker.peer.log
+        if entry.incoming and isinstance(entry.performative, (p.Disposition, p.Detach))
+    ]
     assert [type(frame) for frame in last] == [p.Disposition, p.Detach, p.Detach, p.Detach]
     assert last[0].state == p.Accepted()
-
-
-# -- the frame itself --------------------------------------------------------------------------
-
-#: 29 bytes on channel 3: flow, list8 of 9 fields, with link-credit 0, available null, drain true
-FLOW = bytes.fromhex("0000001d 02000003 005313 c01009 43 52ff 43 70ffffffff 43 5207 43 40 41")
-ECHO = bytes.fromhex("0000001e 02000003 005313 c0110a 43 52ff 43 70ffffffff 43 5207 43 40 42 41")
-#: the same with a list32, of which proton may make use too
-LONG_FLOW = bytes.fromhex("00000023 02000003 005313 d00000001300000009"
-                          "43 52ff 43 70ffffffff 43 5207 43 40 41")
-LONG_ECHO = bytes.fromhex("00000024 02000003 005313 d0000000140000000a"
-                          "43 52ff 43 70ffffffff 43 5207 43 40 42 41")
-#: a disposition
-OTHER = bytes.fromhex("0000000f 02000001 005315 c00201 41")
-
-
-@pytest.mark.parametrize(("flow", "asking"), [(FLOW, ECHO), (LONG_FLOW, LONG_ECHO)])
-def test_a_flow_that_drains_becomes_one_that_asks_for_an_echo(flow, asking):
-    assert with_echo(OTHER + flow + OTHER) == OTHER + asking + OTHER
-
-
-def test_where_there_are_two_it_is_the_last():
-    assert with_echo(FLOW + FLOW) == FLOW + ECHO
-
-
-@pytest.mark.parametrize("frames", [b"", OTHER, ECHO[:-1] + b"\x42",
-                                    FLOW.replace(b"\xc0", b"\xf0")])
-def test_where_there_is_none_that_is_an_error(frames):
-    with pytest.raises(ValueError):
-        with_echo(frames)

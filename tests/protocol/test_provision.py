@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Declaring nodes on RabbitMQ, over AMQP 1.0 management."""
 
@@ -16,8 +6,8 @@ import pytest
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Queue, Service
-from amqp1_driver.protocol.operation import Stage
-from amqp1_driver.protocol.provision import Provisioner
+from amqp1_driver.connection.operation import Kind, Stage
+from amqp1_driver.provisioning.management import ManagementProvisioner
 from amqp1_driver.testing import performatives as p
 
 from .world import rabbitmq
@@ -47,9 +37,15 @@ def test_the_management_links_are_a_pair_of_one_name(bus):
     world, _ = bus
     receiver, sender = [a for a in world.attaches() if a.name == "management-link-pair"]
     assert (receiver.role, receiver.source.address, receiver.target.address) == (
-        True, "/management", "$me")
+        True,
+        "/management",
+        "$me",
+    )
     assert (sender.role, sender.source.address, sender.target.address) == (
-        False, "$me", "/management")
+        False,
+        "$me",
+        "/management",
+    )
     for attach in (receiver, sender):
         assert (attach.properties, attach.snd_settle_mode) == ({"paired": True}, 1)
 
@@ -68,9 +64,18 @@ def test_a_cast_declares_its_queue_once_and_then_goes_out(bus):
     world, broker = bus
     world.cast()
     world.cast()
-    assert broker.requests == [("PUT", QUEUE, {
-        "durable": True, "exclusive": False, "auto_delete": False,
-        "arguments": {"x-queue-type": "classic", "x-expires": 1800000}})]
+    assert broker.requests == [
+        (
+            "PUT",
+            QUEUE,
+            {
+                "durable": True,
+                "exclusive": False,
+                "auto_delete": False,
+                "arguments": {"x-queue-type": "classic", "x-expires": 1800000},
+            },
+        )
+    ]
     assert messages(world) == [(QUEUE, "body")] * 2
 
 
@@ -78,8 +83,7 @@ def test_a_call_to_one_server_declares_nothing(bus):
     world, broker = bus
     world.call(server="server")
     assert broker.requests == []
-    assert messages(world) == [(
-        "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver", "body")]
+    assert messages(world) == [("/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver", "body")]
 
 
 def test_a_fanout_declares_nothing(bus):
@@ -87,22 +91,26 @@ def test_a_fanout_declares_nothing(bus):
     world.cast(fanout=True)
     assert broker.requests == []
     assert messages(world) == [
-        ("/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Aex%3Atopic", "body")]
+        ("/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Aex%3Atopic", "body")
+    ]
 
 
 def test_a_notification_declares_queue_and_binding_in_this_order(bus):
-    from amqp1_driver.protocol.operation import Kind
-
     world, broker = bus
     world.send(world.request(Kind.NOTIFY, "events.info"))
     assert [(method, path) for method, path, _ in broker.requests] == [
         ("PUT", "/queues/openstack%3Anotify%3Aex%3Aevents.info"),
-        ("POST", "/bindings")]
+        ("POST", "/bindings"),
+    ]
     assert broker.requests[1][2] == {
-        "source": "amq.direct", "destination_queue": "openstack:notify:ex:events.info",
-        "binding_key": "openstack:notify:ex:events.info", "arguments": {}}
+        "source": "amq.direct",
+        "destination_queue": "openstack:notify:ex:events.info",
+        "binding_key": "openstack:notify:ex:events.info",
+        "arguments": {},
+    }
     assert messages(world) == [
-        ("/exchanges/amq.direct/openstack%3Anotify%3Aex%3Aevents.info", "body")]
+        ("/exchanges/amq.direct/openstack%3Anotify%3Aex%3Aevents.info", "body")
+    ]
 
 
 def test_a_listener_declares_all_that_it_reads_and_then_attaches(bus):
@@ -115,7 +123,10 @@ def test_a_listener_declares_all_that_it_reads_and_then_attaches(bus):
     broker.answer_late()
     assert listener.ready == 1
     assert [a.source.address.split("%3A")[2] for a in world.attaches("receiver")[2:]] == [
-        "unicast", "anycast", "multicast"]
+        "unicast",
+        "anycast",
+        "multicast",
+    ]
 
 
 def test_a_listener_of_its_own_queue_gets_a_new_one_with_each_connection(bus):
@@ -195,7 +206,8 @@ def test_a_refusal_fails_those_who_wait_and_says_why(bus, status):
     op = world.cast()
     assert isinstance(op.future.error, exceptions.LinkFailed)
     assert str(op.future.error).startswith(
-        f"the bus does not declare {QUEUE} (PUT): {status}: None (host=host0:5672, address={QUEUE}")
+        f"the bus does not declare {QUEUE} (PUT): {status}: None (host=host0:5672, address={QUEUE}"
+    )
     broker.answers.clear()
     assert world.cast().future.error is None
 
@@ -269,64 +281,98 @@ def test_what_another_listener_has_declared_is_not_declared_again(bus):
 # -- nodes that go away -------------------------------------------------------------------------
 
 
-def test_a_message_that_comes_back_has_its_node_declared_again_and_is_sent_again(bus):
-    world, broker = bus
+@pytest.mark.parametrize("resend", [False, True])
+def test_a_message_that_comes_back_is_in_doubt_and_the_next_declares_its_node(path, resend):
+    """RabbitMQ releases also what was in a queue, or with its reader, when that was deleted."""
+    world, broker = rabbitmq(path, resend_released=resend)
+    world.start()
     world.peer.override().expect_transfer(address=QUEUE).release()
-    op = world.cast()
-    world.advance(0)
-    assert (op.future.done, op.future.error, op.attempts) == (True, None, 2)
-    assert broker.paths == [QUEUE, QUEUE]
-    assert messages(world) == [(QUEUE, "body"), (QUEUE, "body")]
-
-
-def test_and_again_after_a_pause_for_a_queue_is_not_deleted_in_no_time(bus):
-    world, broker = bus
-    world.peer.override(2).expect_transfer(address=QUEUE).release()
-    op = world.cast()
-    world.advance(0)
-    assert (op.future.done, op.attempts) == (False, 2)
-    world.advance(0.2)
-    assert (op.future.done, op.future.error, op.attempts) == (True, None, 3)
-    assert broker.paths == [QUEUE, QUEUE, QUEUE]
-
-
-def test_but_not_for_ever(bus):
-    world, broker = bus
-    world.peer.override(4).expect_transfer(address=QUEUE).release()
-    op = world.cast()
-    world.advance(1)
+    op = world.cast(retry=-1)
+    world.advance(30)
     assert isinstance(op.future.error, exceptions.DeliveryReleased)
-    assert op.attempts == 4
-    assert broker.paths == [QUEUE] * 4
+    assert op.attempts == 1
+    assert (broker.paths, messages(world)) == ([QUEUE], [(QUEUE, "body")])
+    assert world.cast().future.error is None
+    assert (broker.paths, messages(world)) == ([QUEUE] * 2, [(QUEUE, "body")] * 2)
 
 
-def test_a_message_in_such_a_pause_may_be_given_up(bus):
-    world, broker = bus
-    world.peer.override(2).expect_transfer(address=QUEUE).release()
-    op = world.cast()
-    world.advance(0)
-    world.connection.cancel(op)
-    world.advance(1)
-    assert (op.attempts, broker.paths) == (2, [QUEUE, QUEUE])
+def test_a_sender_declares_a_queue_again_before_it_can_have_expired(path):
+    world, broker = rabbitmq(path, queue_expiry=60.0)
+    world.start().cast()
+    world.advance(29)
+    world.cast()
+    assert broker.paths == [QUEUE]
+    world.advance(2)
+    assert world.cast().future.error is None
+    assert broker.paths == [QUEUE, QUEUE]
+    world.close()
+    assert world.port.timers.live == set()
 
 
-def test_a_message_in_such_a_pause_outlives_the_connection(bus):
-    world, _ = bus
-    world.peer.override(2).expect_transfer(address=QUEUE).release()
-    op = world.cast()
-    world.advance(0)
-    world.drop()
-    world.advance(5)
-    assert (op.future.done, op.future.error, op.attempts) == (True, None, 3)
+def test_one_that_comes_back_shortly_before_that_is_declared_once(path):
+    world, broker = rabbitmq(path, queue_expiry=60.0)
+    world.start().cast()
+    world.advance(20)
+    world.peer.override().expect_transfer(address=QUEUE).release()
+    world.cast()
+    world.cast()
+    world.advance(29)
+    world.cast()
+    assert broker.paths == [QUEUE, QUEUE]
+    world.advance(2)
+    world.cast()
+    assert broker.paths == [QUEUE] * 3
+
+
+SERVER = "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver"
 
 
 def test_what_declares_nothing_is_not_sent_again(bus):
     world, broker = bus
-    address = "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver"
-    world.peer.override().expect_transfer(address=address).release()
-    op = world.call(server="server")
+    world.peer.override().expect_transfer(address=SERVER).release()
+    op = world.cast(server="server")
     assert isinstance(op.future.error, exceptions.DeliveryReleased)
     assert broker.requests == []
+
+
+def test_a_call_to_a_server_that_is_not_there_waits_for_its_deadline(bus):
+    """RELEASED does not prove that no server had it; and callers expect a timeout."""
+    world, _ = bus
+    world.peer.override(None).expect_transfer(address=SERVER).release()
+    op = world.call(server="server", timeout=5)
+    world.advance(4.9)
+    assert (op.future.done, op.attempts) == (False, 1)
+    world.connection.cancel(op)
+    assert str(op.future.error).startswith(
+        "timed out waiting for reply; the bus gave the message back: there is no queue of such a "
+        "server, or it was deleted (host=host0:5672"
+    )
+    assert isinstance(op.future.error, exceptions.DeadlineExpired)
+
+
+def test_its_reply_counts_if_it_comes_all_the_same(bus):
+    world, _ = bus
+    world.peer.override().expect_transfer(address=SERVER).release()
+    op = world.call(server="server", timeout=5)
+    world.answer(op)
+    assert (op.future.error, op.future.value.body) == (None, b"answer")
+
+
+def test_a_call_that_asks_whether_a_server_is_there_fails_at_once(bus):
+    world, _ = bus
+    world.peer.override().expect_transfer(address=SERVER).release()
+    op = world.request(Kind.CALL, server="server")
+    op.mandatory = True
+    world.send(op)
+    assert isinstance(op.future.error, exceptions.DeliveryReleased)
+
+
+def test_a_call_that_waits_so_is_in_doubt_when_the_connection_goes(bus):
+    world, _ = bus
+    world.peer.override().expect_transfer(address=SERVER).release()
+    op = world.call(server="server", timeout=30)
+    world.drop()
+    assert isinstance(op.future.error, exceptions.InDoubt)
 
 
 # -- queues that exist with other arguments --------------------------------------------------
@@ -353,122 +399,40 @@ def test_a_queue_that_can_not_have_such_arguments_is_refused(bus):
 
 # -- leaving ---------------------------------------------------------------------------------
 
-UNICAST = "/queues/openstack%3Arpc%3Aunicast%3Aex%3Atopic%3Aserver"
-EMPTY = {"message_count": 0, "consumer_count": 1}
 
-
-def stopped(world, listener):
+def stop(world, listener):
     told = []
     world.connection.stop_subscription(listener.subscription, told.append)
     world.run()
     return told
 
 
-def closed(world, listener):
+def test_a_server_that_stops_deletes_nothing(bus):
+    """Others may send to its queues, and what RabbitMQ deletes with a queue is in doubt."""
+    world, broker = bus
+    listener = world.listen()
+    declared = len(broker.requests)
+    assert stop(world, listener) == [True]
     told = []
     world.connection.unsubscribe(listener.subscription, told.append)
-    world.run()
-    return told
+    world.advance(5)
+    assert told == [True]
+    assert broker.requests[declared:] == []
 
 
-def left(broker, since):
-    return [(method, path) for method, path, _ in broker.requests[since:]]
-
-
-@pytest.fixture
-def served(bus):
-    """A listener, and what management says of its two queues."""
+def test_a_queue_that_was_deleted_is_not_attached_again(bus, caplog):
     world, broker = bus
-    broker.answers["GET"] = broker.answers["DELETE"] = "200"
-    broker.bodies[f"GET {QUEUE}"] = dict(EMPTY)
-    broker.bodies[f"GET {UNICAST}"] = dict(EMPTY)
-    return world, broker, world.listen(), len(broker.requests)
-
-
-def test_the_last_reader_deletes_its_queues_when_it_stops(served):
-    world, broker, listener, since = served
-    assert stopped(world, listener) == [True]
-    assert sorted(left(broker, since)) == [
-        ("DELETE", QUEUE), ("DELETE", UNICAST), ("GET", QUEUE), ("GET", UNICAST)]
-
-
-def test_and_its_own_queue_when_it_has_detached(served):
-    world, broker, listener, since = served
-    fanout = world.attaches("receiver")[-1].source.address
-    stopped(world, listener)
-    assert closed(world, listener) == [True]
-    assert left(broker, since)[4:] == [("DELETE", fanout)]
-
-
-def test_a_queue_with_messages_or_other_readers_stays(served):
-    world, broker, listener, since = served
-    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 2}
-    broker.bodies[f"GET {UNICAST}"] = {"message_count": 1, "consumer_count": 1}
-    assert stopped(world, listener) == [True]
-    assert sorted(left(broker, since)) == [("GET", QUEUE), ("GET", UNICAST)]
-
-
-def test_who_was_not_the_last_when_it_stopped_may_be_when_it_has_detached(served):
-    world, broker, listener, _ = served
-    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 2}
-    stopped(world, listener)
-    before = len(broker.requests)
-    fanout = world.attaches("receiver")[-1].source.address
-    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 1}
-    told = closed(world, listener)
-    assert (told, left(broker, before)) == ([], [("GET", QUEUE), ("DELETE", fanout)])
-    broker.bodies[f"GET {QUEUE}"] = {"message_count": 0, "consumer_count": 0}
-    world.advance(0.1)
-    assert told == [True]
-    assert left(broker, before)[2:] == [("GET", QUEUE), ("DELETE", QUEUE)]
-
-
-def test_messages_that_come_before_the_deletion_are_not_lost(served):
-    world, broker, listener, _ = served
-    broker.answers["DELETE"] = None
-    told = stopped(world, listener)
-    world.arrive(QUEUE, "late")
-    assert (told, listener.bodies) == ([], [b"late"])
-    broker.answer_late()
-    assert told == [True]
-
-
-def test_a_queue_that_was_deleted_is_not_attached_again(served, caplog):
-    world, broker, listener, since = served
-    stopped(world, listener)
+    listener = world.listen()
+    stop(world, listener)
+    declared = len(broker.requests)
     attached = len(world.attaches("receiver"))
     world.peer.remote_detach(QUEUE, "amqp:resource-deleted")
     world.run().advance(20)
     assert len(world.attaches("receiver")) == attached
-    assert left(broker, since + 4) == []
+    assert broker.requests[declared:] == []
     assert "by the peer" not in "".join(
-        record.getMessage() for record in caplog.records if record.levelname == "WARNING")
-
-
-def test_stopping_does_not_wait_long_for_a_bus_that_does_not_answer(served):
-    world, broker, listener, since = served
-    broker.answers["GET"] = None
-    told = stopped(world, listener)
-    assert told == []
-    world.advance(1.6)
-    assert told == [True]
-    broker.answer_late()
-    assert sorted(left(broker, since)) == [("GET", QUEUE), ("GET", UNICAST)]
-
-
-def test_a_connection_that_is_lost_ends_the_leaving(served):
-    world, broker, listener, _ = served
-    broker.answers["GET"] = None
-    told = stopped(world, listener)
-    world.drop()
-    assert told == [True]
-
-
-def test_what_was_deleted_is_declared_again_for_the_next_message(served):
-    world, broker, listener, since = served
-    stopped(world, listener)
-    assert world.cast().future.error is None
-    assert left(broker, since)[-1] == ("PUT", QUEUE)
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    )
 
 
 def test_a_receiver_declares_its_queue_again_before_it_is_attached_again(bus):
@@ -519,8 +483,11 @@ def test_an_undecodable_response_is_logged_and_costs_the_request_its_time(path, 
     world.start()
     broker.answers[QUEUE] = None
     op = world.cast()
-    back = next(link for link in world.peer.links
-                if link.name == "management-link-pair" and not link.client_sends)
+    back = next(
+        link
+        for link in world.peer.links
+        if link.name == "management-link-pair" and not link.client_sends
+    )
     world.arrive("", message=b"\x00\x53\x73\xff", link=back, settled=True)
     assert "Undecodable management response from host0:5672" in caplog.text
     world.advance(3.1)
@@ -529,8 +496,11 @@ def test_an_undecodable_response_is_logged_and_costs_the_request_its_time(path, 
 
 def test_a_response_to_no_request_is_ignored(bus):
     world, _ = bus
-    back = next(link for link in world.peer.links
-                if link.name == "management-link-pair" and not link.client_sends)
+    back = next(
+        link
+        for link in world.peer.links
+        if link.name == "management-link-pair" and not link.client_sends
+    )
     world.arrive("", "what?", link=back, settled=True)
     assert world.cast().future.error is None
     assert back.credit == 100
@@ -550,9 +520,18 @@ REPLY_QUEUE = "/queues/openstack%3Areply%3Aunique"
 def test_replies_go_to_an_exclusive_queue_that_is_declared(path):
     world, broker = old(path)
     world.start()
-    assert broker.requests == [("PUT", REPLY_QUEUE, {
-        "durable": False, "exclusive": True, "auto_delete": False,
-        "arguments": {"x-queue-type": "classic"}})]
+    assert broker.requests == [
+        (
+            "PUT",
+            REPLY_QUEUE,
+            {
+                "durable": False,
+                "exclusive": True,
+                "auto_delete": False,
+                "arguments": {"x-queue-type": "classic"},
+            },
+        )
+    ]
     assert (world.state, world.context.reply_address) == ("ready", REPLY_QUEUE)
     op = world.call(server="s")
     assert world.peer.transfers[-1].message.properties.reply_to == REPLY_QUEUE
@@ -646,7 +625,7 @@ def test_what_thousands_of_subscriptions_cost_is_in_proportion():
     lookups = {}
     for number in (50, 200):
         Counted.lookups = 0
-        provisioner = Provisioner(None, "host", 1.0, lambda error: None)
+        provisioner = ManagementProvisioner(None, "host", 1.0, lambda error: None)
         done = []
         nodes = [tuple(Counted() for _ in range(3)) for _ in range(number)]
         for declare in nodes:
@@ -660,7 +639,7 @@ def test_what_thousands_of_subscriptions_cost_is_in_proportion():
 
 
 def test_a_subscription_is_told_of_one_refusal_only():
-    provisioner = Provisioner(None, "host", 1.0, lambda error: None)
+    provisioner = ManagementProvisioner(None, "host", 1.0, lambda error: None)
     queue, other = (Queue(name, False, False, False) for name in ("q", "other"))
     mine, theirs = [], []
     provisioner.ensure((queue, other), mine.append)
@@ -669,5 +648,6 @@ def test_a_subscription_is_told_of_one_refusal_only():
     provisioner._declared(other)
     provisioner.connection_lost(exceptions.ConnectionLost("gone", host="host"))
     assert [str(error) for error in mine] == [
-        "the bus does not declare /queues/q (PUT): 400: no (host=host, address=/queues/q)"]
+        "the bus does not declare /queues/q (PUT): 400: no (host=host, address=/queues/q)"
+    ]
     assert theirs == [None]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """qpidd accepts what goes to an unknown node by the anonymous terminus, and drops it."""
 
@@ -17,20 +7,25 @@ from __future__ import annotations
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.protocol.operation import Kind
+from amqp1_driver.connection.operation import Kind
 
 from .world import World
 
-KINDS = pytest.mark.parametrize(("sent", "address"), [
-    ({}, "unicast.ex.topic"),
-    ({"server": "s"}, "exclusive.ex.topic.s"),
-    ({"fanout": True}, "broadcast.ex.topic.all"),
-], ids=["any", "one", "all"])
+KINDS = pytest.mark.parametrize(
+    ("sent", "address"),
+    [
+        ({}, "unicast.ex.topic"),
+        ({"server": "s"}, "exclusive.ex.topic.s"),
+        ({"fanout": True}, "broadcast.ex.topic.all"),
+    ],
+    ids=["any", "one", "all"],
+)
 
 
 def refuse(world, address):
     world.peer.override(None).expect_attach(role="sender", address=address).refuse(
-        "amqp:not-found", f"Node not found: {address}")
+        "amqp:not-found", f"Node not found: {address}"
+    )
 
 
 @pytest.fixture
@@ -47,7 +42,9 @@ def test_nothing_but_replies_goes_by_the_anonymous_terminus(world, sent, address
     world.reply("caller")
     assert [attach.target.address for attach in world.attaches("sender")] == [address, None]
     assert [(t.link.attach.target.address, t.address) for t in world.peer.transfers] == [
-        (address, address), (None, "caller")]
+        (address, address),
+        (None, "caller"),
+    ]
 
 
 @KINDS
@@ -57,7 +54,8 @@ def test_an_unknown_node_is_an_error_that_names_it(world, sent, address):
     world.advance(0.2)
     assert str(op.future.error) == (
         f"link failed (host=host0:5672, address={address}, message-id=m1, "
-        f"condition=amqp:not-found, description=Node not found: {address})")
+        f"condition=amqp:not-found, description=Node not found: {address})"
+    )
     assert world.sent() == []
 
 

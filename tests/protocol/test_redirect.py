@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A peer that sends links or the connection elsewhere (2.8.16, 2.8.18)."""
 
@@ -23,10 +13,19 @@ from .world import World
 ANY = "unicast.ex.topic"
 
 
+@pytest.fixture
+def world(path):
+    """A connection that is ready, and may be redirected to any host."""
+    return World(path, redirect_hosts=["*"]).start()
+
+
 def redirect(condition, **info):
     """The error of a redirect; info as the specification names its keys."""
-    return p.Error(condition=condition, description="go there", info={
-        Symbol(name.replace("_", "-")): value for name, value in info.items()})
+    return p.Error(
+        condition=condition,
+        description="go there",
+        info={Symbol(name.replace("_", "-")): value for name, value in info.items()},
+    )
 
 
 def close(world, **info):
@@ -55,10 +54,15 @@ def test_a_connection_goes_where_it_is_sent_at_once_with_all_that_waits(world):
 
 
 def test_before_anything_is_attached_too(path):
-    world = World(path)
-    world.peer.override().expect_open().call(lambda event: event.core.send(
-        p.Open(container_id="old")) or event.core.send(p.Close(
-            error=redirect("amqp:connection:redirect", network_host="new"))))
+    world = World(path, redirect_hosts=["new"])
+    world.peer.override().expect_open().call(
+        lambda event: (
+            event.core.send(p.Open(container_id="old"))
+            or event.core.send(
+                p.Close(error=redirect("amqp:connection:redirect", network_host="new"))
+            )
+        )
+    )
     world.start().advance(0)
     assert (hosts(world)[1], world.state) == (("new:5672", None), "ready")
 
@@ -71,43 +75,52 @@ def test_what_was_on_the_way_is_in_doubt(world):
 
 
 def test_a_circle_is_not_followed_but_tried_later_as_any_failure(path, caplog):
-    world = World(path, hosts=2).start()
+    world = World(path, hosts=2, redirect_hosts=["new:5672"]).start()
     close(world, network_host="new").advance(0)
     close(world, network_host="host0", port=5672)
     assert [host for host, _ in hosts(world)] == ["host0:5672", "new:5672"]
-    assert ("connection lost; the redirect is not followed: it leads in a circle "
-            "(host=new:5672, condition=amqp:connection:redirect, description=go there)"
-            in caplog.text)
+    assert (
+        "connection lost; the redirect is not followed: it leads in a circle "
+        "(condition=amqp:connection:redirect, description=go there)" in caplog.text
+    )
     world.advance(5)
     assert (world.state, len(hosts(world))) == ("ready", 3)
 
 
 def test_more_than_five_in_a_minute_are_not_followed(path):
-    world = World(path).start()
+    world = World(path, redirect_hosts=["*"]).start()
     for number in range(6):
         close(world, network_host=f"h{number}").advance(0)
     assert [host for host, _ in hosts(world)] == [
-        "host0:5672", "h0:5672", "h1:5672", "h2:5672", "h3:5672", "h4:5672"]
+        "host0:5672",
+        "h0:5672",
+        "h1:5672",
+        "h2:5672",
+        "h3:5672",
+        "h4:5672",
+    ]
     assert "there were 5 within 60 s already" in str(world.connection.last_error)
     world.advance(5)
     assert hosts(world)[-1] == ("host0:5672", None)
 
 
 def test_none_is_followed_away_from_tls(path):
-    world = World(path, ssl=True).start()
+    world = World(path, ssl=True, redirect_hosts=["*"]).start()
     close(world, network_host="new", scheme="amqp").advance(5)
     assert hosts(world) == [("host0:5672", None)] * 2
-    world = World(path, ssl=True).start()
+    world = World(path, ssl=True, redirect_hosts=["*"]).start()
     close(world, network_host="new", scheme="amqps").advance(0)
     assert hosts(world)[1] == ("new:5672", None)
 
 
 def test_where_the_new_place_does_not_answer_the_old_one_is_asked_again(path):
-    world = World(path, hosts=2).start()
+    world = World(path, hosts=2, redirect_hosts=["n?w"]).start()
     world.modes["new:5672"] = "refuse"
     close(world, network_host="new").advance(5)
     assert ([host for host, _ in hosts(world)], world.state) == (
-        ["host0:5672", "new:5672", "host0:5672"], "ready")
+        ["host0:5672", "new:5672", "host0:5672"],
+        "ready",
+    )
 
 
 def test_a_redirect_that_leads_nowhere_is_an_ordinary_failure(world):
@@ -116,17 +129,66 @@ def test_a_redirect_that_leads_nowhere_is_an_ordinary_failure(world):
     assert world.state == "ready"
 
 
+# -- where it may lead ---------------------------------------------------------------------------
+
+
+def test_by_default_none_is_followed_to_a_host_that_the_transport_url_does_not_name(path, caplog):
+    world = World(path, hosts=2).start()
+    close(world, network_host="evil", hostname="host1").advance(5)
+    close(world, hostname="evil").advance(5)
+    assert {host for host, _ in hosts(world)} == {"host0:5672", "host1:5672"}
+    assert (
+        "the redirect is not followed: host1:5672 at evil is not in the transport URL, and "
+        "redirect_hosts does not permit it"
+    ) in caplog.text
+    assert "the redirect is not followed: evil:5672 is not in the transport URL" in caplog.text
+
+
+def test_to_another_host_of_the_url_it_is(path):
+    world = World(path, hosts=3).start()
+    close(world, network_host="host2", port=5672).advance(0)
+    assert (hosts(world), world.state) == ([("host0:5672", None), ("host2:5672", None)], "ready")
+
+
+def test_not_to_another_port_of_a_host_of_the_url(path):
+    world = World(path, hosts=2).start()
+    close(world, network_host="host1", port=6000).advance(5)
+    assert hosts(world)[1] == ("host1:5672", None)
+
+
+def test_with_tls_the_certificate_proves_the_name_wherever_the_connection_leads(path):
+    world = World(path, hosts=2, ssl=True).start()
+    close(world, hostname="host1", network_host="10.0.0.2").advance(0)
+    assert hosts(world)[1] == ("host1:5672", "10.0.0.2")
+    world = World(path, hosts=2, ssl=True).start()
+    close(world, hostname="evil", network_host="host1").advance(5)
+    assert hosts(world)[1] == ("host1:5672", None)
+
+
+def test_a_link_is_not_followed_elsewhere_either(path, caplog):
+    world = World(path).start()
+    send_on(world, ANY, 1, network_host="evil")
+    op = world.cast(timeout=10)
+    world.advance(5)
+    assert (hosts(world), op.future.error) == ([("host0:5672", None)], None)
+    assert "evil:5672 is not in the transport URL" in caplog.text
+
+
 # -- links -------------------------------------------------------------------------------------
 
 
 def refuse(event, error):
     """2.6.3: an attach without terminus, then a detach with the error."""
     link, attach = event.link, event.link.attach
-    ends = ({"source": attach.source, "target": None} if link.client_sends
-            else {"source": None, "target": attach.target, "initial_delivery_count": 0})
+    ends = (
+        {"source": attach.source, "target": None}
+        if link.client_sends
+        else {"source": None, "target": attach.target, "initial_delivery_count": 0}
+    )
     channel = link.session.our_channel
-    event.core.send(p.Attach(name=attach.name, handle=link.handle, role=not attach.role, **ends),
-                    channel)
+    event.core.send(
+        p.Attach(name=attach.name, handle=link.handle, role=not attach.role, **ends), channel
+    )
     link.detached = True
     event.core.send(p.Detach(handle=link.handle, closed=True, error=error), channel)
 
@@ -134,7 +196,8 @@ def refuse(event, error):
 def send_on(world, where, times=1, /, **info):
     """The peer refuses links to an address, and names another place."""
     world.peer.override(times).expect_attach(address=where).call(
-        lambda event: refuse(event, redirect("amqp:link:redirect", **info)))
+        lambda event: refuse(event, redirect("amqp:link:redirect", **info))
+    )
 
 
 def test_a_sender_is_attached_where_it_is_sent_and_what_waits_goes_along(world):
@@ -221,6 +284,10 @@ def test_a_connection_closed_with_an_unknown_condition_goes_on_at_the_next_host(
     world.core.send(p.Close(error=p.Error(condition="vendor:strange", description="odd")))
     world.run().advance(5)
     assert ([host for host, _ in hosts(world)], world.state) == (
-        ["host0:5672", "host1:5672"], "ready")
-    assert "connection lost (host=host0:5672, condition=vendor:strange, description=odd)" \
-        in caplog.text
+        ["host0:5672", "host1:5672"],
+        "ready",
+    )
+    assert (
+        "Lost connection to host0:5672: connection lost (condition=vendor:strange, "
+        "description=odd); trying host1:5672 in "
+    ) in caplog.text

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The reply subscription: one per connection, matched by correlation-id."""
 
@@ -17,7 +7,7 @@ import logging
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.protocol.operation import Kind, Stage
+from amqp1_driver.connection.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
@@ -47,7 +37,7 @@ def test_replies_find_their_calls_in_any_order(world):
     for index in (2, 0, 1):
         world.answer(calls[index], f"answer {index}")
     assert [op.future.value.body for op in calls] == [b"answer 0", b"answer 1", b"answer 2"]
-    assert world.connection._generation.replies.waiting == {}
+    assert world.connection._live.reply_link.waiting == {}
 
 
 def test_a_reply_is_accepted_and_settled(world):
@@ -88,6 +78,49 @@ def test_a_second_reply_to_one_call_is_a_late_one(world, caplog):
     assert "dropped: nobody waits for it any more" in caplog.text
 
 
+def test_on_a_router_the_server_learns_that_its_reply_came_too_late(path):
+    # as the removed driver: modified, delivery-failed and undeliverable-here (3.4.5)
+    world = World(
+        path, peer={"product": "qpid-dispatch-router", "offered_capabilities": ("ANONYMOUS-RELAY",)}
+    ).start()
+    op = world.call()
+    world.connection.cancel(op)
+    world.answer(op)
+    (late,) = world.peer.sent
+    assert (late.state, late.settled) == (
+        p.Modified(delivery_failed=True, undeliverable_here=True),
+        True,
+    )
+    for _ in range(300):  # more than the credit of the link, which is 200
+        world.answer(world.call())
+    assert [sent.state for sent in world.peer.sent[1:]] == [p.Accepted()] * 300
+
+
+def test_a_server_does_not_send_a_reply_again_that_came_too_late(path, caplog):
+    world = World(path, peer={"product": "qpid-dispatch-router"}).start()
+    world.hold()
+    ends = world.reply("caller")
+    world.outcome(p.Modified(delivery_failed=True, undeliverable_here=True))
+    world.advance(10)
+    assert len(world.peer.transfers) == 1
+    (error,) = ends
+    assert isinstance(error, exceptions.DeliveryModified)
+    # the caller's other calls still get their replies
+    assert not exceptions.nobody_there(error)
+
+
+def test_on_a_broker_a_late_reply_is_accepted_so_that_it_does_not_stay_there(world):
+    op = world.call()
+    world.connection.cancel(op)
+    world.answer(op)
+    assert world.peer.sent[0].state == p.Accepted()
+
+
+def test_an_undecodable_reply_is_rejected(world):
+    world.arrive(REPLIES, message=b"\x00\x53\x73\xc0\xff")
+    assert (world.peer.sent[0].state, world.peer.sent[0].settled) == (p.Rejected(), True)
+
+
 def test_an_undecodable_reply_is_logged_and_settled_and_harms_nobody(world, caplog):
     op = world.call()
     world.arrive(REPLIES, message=b"\x00\x53\x73\xc0\xff")
@@ -99,9 +132,13 @@ def test_an_undecodable_reply_is_logged_and_settled_and_harms_nobody(world, capl
 
 def test_a_correlation_id_of_a_type_that_none_may_have_makes_a_reply_undecodable(world, caplog):
     # properties whose correlation-id is a map, then the body "x"
-    world.arrive(REPLIES, message=(
-        b"\x00\x53\x73\xc0\x0f\x06\x40\x40\x40\x40\x40\xc1\x07\x02\xa1\x01a\xa1\x01b"
-        b"\x00\x53\x77\xa1\x01x"))
+    world.arrive(
+        REPLIES,
+        message=(
+            b"\x00\x53\x73\xc0\x0f\x06\x40\x40\x40\x40\x40\xc1\x07\x02\xa1\x01a\xa1\x01b"
+            b"\x00\x53\x77\xa1\x01x"
+        ),
+    )
     assert world.peer.sent[0].settled
     assert "correlation_id is dict" in caplog.text
 
@@ -127,7 +164,7 @@ def test_a_late_heartbeat_is_not_worth_a_warning(world, caplog):
 def test_replies_never_leak_whatever_becomes_of_the_calls(path):
     world = World(path).start()
     world.hold()
-    waiting = world.connection._generation.replies.waiting
+    waiting = world.connection._live.reply_link.waiting
     done, cancelled, released, rejected = (world.call() for _ in range(4))
     assert len(waiting) == 4
     world.answer(done)
@@ -148,7 +185,7 @@ def test_replies_may_come_as_fast_as_credit_allows_and_the_stall_is_counted(path
         if not link.credit:
             world.run()
     assert all(op.future.value is not None for op in calls)
-    assert world.connection._generation.replies.window.stalls == 2
+    assert world.connection._live.reply_link.window.stalls == 2
 
 
 # -- the reply link goes while the connection lives ---------------------------------------------
@@ -234,13 +271,17 @@ def test_a_refused_reply_link_is_tried_again(path):
     world.advance(0.6)
     assert world.state == "ready"
     assert [attach.name for attach in world.attaches("receiver")] == [
-        "reply.1", "reply.2", "reply.3"]
+        "reply.1",
+        "reply.2",
+        "reply.3",
+    ]
 
 
 def test_a_bus_that_assigns_no_address_is_left_for_the_next_host(path, caplog):
     world = World(path, hosts=2)
     world.peer.override().expect_attach(dynamic=True).respond(
-        source=p.Source(address=None, dynamic=True))
+        source=p.Source(address=None, dynamic=True)
+    )
     world.start()
     assert world.state == "attaching"
     assert "The bus at host0:5672 assigned no reply address" in caplog.text
@@ -271,7 +312,10 @@ def test_rabbitmq_is_asked_for_a_volatile_queue(path):
     world, _ = volatile(path)
     (attach,) = [a for a in world.attaches("receiver") if a.source.dynamic]
     assert (attach.source.capabilities, attach.source.expiry_policy, attach.snd_settle_mode) == (
-        ["rabbitmq:volatile-queue"], "link-detach", 1)
+        ["rabbitmq:volatile-queue"],
+        "link-detach",
+        1,
+    )
 
 
 def test_rabbitmq_4_1_is_asked_for_a_temporary_queue(path):

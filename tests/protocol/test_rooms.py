@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Nodes by their own address, and readers that are bounded as a whole."""
 
@@ -17,10 +7,10 @@ import random
 import pytest
 
 from amqp1_driver.addressing.base import Destination, Service
+from amqp1_driver.connection.operation import RawMessage
+from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.protocol.operation import Parcel
-from amqp1_driver.protocol.subscription import Subscription
 
 from .world import Listener, Waiter, World, rabbitmq
 
@@ -29,8 +19,15 @@ def read(world, *addresses, room, credit=100):
     """A reader of nodes that can take ``room`` messages."""
     listener = Listener()
     listener.subscription = Subscription(
-        tuple(Destination(Service.NODE, None, address) for address in addresses), None, "u",
-        credit, False, listener, listener._ready, listener.errors.append)
+        tuple(Destination(Service.NODE, None, address) for address in addresses),
+        None,
+        "u",
+        credit,
+        False,
+        listener,
+        listener._ready,
+        listener.errors.append,
+    )
     listener.subscription.room = room
     world.connection.subscribe(listener.subscription)
     world.run()
@@ -61,9 +58,16 @@ def test_nothing_is_declared_for_a_node():
 
 
 def test_a_parcel_goes_out_as_it_is(world):
-    op = Parcel(Destination(Service.NODE, None, "/queues/q"), "id-1", b"\x00\xff",
-                Deadline.after(30.0, world.clock()), Retry.of(0), Waiter(),
-                content_type="application/octet-stream", properties={"a": "1"})
+    op = RawMessage(
+        Destination(Service.NODE, None, "/queues/q"),
+        "id-1",
+        b"\x00\xff",
+        Deadline.after(30.0, world.clock()),
+        Retry.of(0),
+        Waiter(),
+        content_type="application/octet-stream",
+        properties={"a": "1"},
+    )
     world.send(op)
     message = world.peer.transfers[-1].message
     assert op.future.done and op.future.error is None
@@ -75,9 +79,16 @@ def test_a_parcel_goes_out_as_it_is(world):
 
 @pytest.mark.parametrize("size", [0, 255, 256, 70000])
 def test_a_parcel_of_any_size(world, size):
-    op = Parcel(Destination(Service.NODE, None, "q"), "i" * 300, b"x" * size,
-                Deadline.after(30.0, world.clock()), Retry.of(0), Waiter(),
-                content_type=None, properties=None)
+    op = RawMessage(
+        Destination(Service.NODE, None, "q"),
+        "i" * 300,
+        b"x" * size,
+        Deadline.after(30.0, world.clock()),
+        Retry.of(0),
+        Waiter(),
+        content_type=None,
+        properties=None,
+    )
     world.send(op)
     message = world.peer.transfers[-1].message
     assert (message.body, message.properties.message_id) == (b"x" * size, "i" * 300)

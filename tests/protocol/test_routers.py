@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a router asks for: nobody stores anything, and in a mesh news takes its time."""
 
@@ -17,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from amqp1_driver import exceptions
+from amqp1_driver.connection.operation import Kind, Stage
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.operation import Kind, Stage
 from amqp1_driver.testing import performatives as p
 
 from .world import World, rabbitmq
@@ -35,6 +25,7 @@ NOBODY = pytest.mark.parametrize("nobody", [p.Released(), NOT_FOUND], ids=["rele
 @pytest.fixture
 def make(path):
     """A router on which nobody reads: no credit but for the relay, and no outcome by itself."""
+
     def made(product="skupper-router", **peer):
         world = World(path, peer={"product": product, **peer}).start()
         world.peer.override(None).expect_attach(role="sender", address=FANOUT).respond(credit=0)
@@ -51,7 +42,8 @@ def ended(op):
 @NOBODY
 @pytest.mark.parametrize("product", ["skupper-router", "qpid-dispatch-router"])
 def test_a_fanout_to_nobody_is_done_once_all_routers_must_have_heard_of_readers(
-        make, product, nobody):
+    make, product, nobody
+):
     world = make(product)
     op = world.cast(fanout=True)
     world.advance(0.9)
@@ -117,22 +109,25 @@ def test_readers_who_left_are_nobody(make, nobody):
     assert ended(op) == (True, None)
 
 
-@pytest.mark.parametrize("state", [
-    p.Modified(delivery_failed=True), p.Rejected(error=p.Error(condition="amqp:decode-error"))],
-    ids=["modified", "rejected"])
+@pytest.mark.parametrize(
+    "state",
+    [p.Modified(delivery_failed=True), p.Rejected(error=p.Error(condition="amqp:decode-error"))],
+    ids=["modified", "rejected"],
+)
 def test_a_reader_who_may_have_got_it_or_does_not_want_it_is_a_failure(make, state):
     world = make()
     op = world.cast(fanout=True)
     world.grant(5, FANOUT).outcome(state)
-    assert isinstance(op.future.error,
-                      (exceptions.DeliveryModified, exceptions.DeliveryRejected))
+    assert isinstance(op.future.error, (exceptions.DeliveryModified, exceptions.DeliveryRejected))
 
 
 @NOBODY
-@pytest.mark.parametrize("sent", [{"fanout": True}, {}, {"server": "server"}],
-                         ids=["all", "any", "one"])
+@pytest.mark.parametrize(
+    "sent", [{"fanout": True}, {}, {"server": "server"}], ids=["all", "any", "one"]
+)
 def test_who_must_reach_somebody_is_told_once_all_routers_must_have_heard_of_readers(
-        make, sent, nobody):
+    make, sent, nobody
+):
     world = make()
     world.no_credit(ANY)
     world.no_credit(ONE)
@@ -198,18 +193,27 @@ def test_a_fanout_to_nobody_is_done_on_rabbitmq_too(path):
     world, _ = rabbitmq(path, "4.3.0")
     world.start()
     world.peer.override(None).expect_transfer(
-        address="/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Aex%3Atopic").hold()
+        address="/exchanges/amq.direct/openstack%3Arpc%3Amulticast%3Aex%3Atopic"
+    ).hold()
     for _ in range(2):
         op = world.cast(fanout=True)
         world.outcome(p.Released())
         assert ended(op) == (True, None)
 
 
-@pytest.mark.parametrize(("product", "early"), [
-    ("skupper-router", True), ("qpid-dispatch-router", True), ("amqp1-bus-router", True),
-    ("amqp1-bus-broker", False), ("qpid-cpp", False)])
+@pytest.mark.parametrize(
+    ("product", "early"),
+    [
+        ("skupper-router", True),
+        ("qpid-dispatch-router", True),
+        ("amqp1-bus-router", True),
+        ("amqp1-bus-broker", False),
+        ("qpid-cpp", False),
+    ],
+)
 def test_a_reader_of_fanouts_keeps_no_sender_waiting_where_the_outcome_is_its_own(
-        path, product, early):
+    path, product, early
+):
     """A router tells the outcome when the last of all readers has settled."""
     world = World(path, peer={"product": product}).start()
     listener = world.listen(credit=1)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Random schedules of everything that can happen, against the real connection.
 
@@ -26,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from amqp1_driver import exceptions
+from amqp1_driver.connection.housekeeping import SWEEP_INTERVAL
+from amqp1_driver.connection.operation import Kind
+from amqp1_driver.engine import deliveries, fastpath, speedups
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol import compiledpath, fastpath, publicpath
-from amqp1_driver.protocol.operation import Kind
-from amqp1_driver.protocol.upkeep import SWEEP_INTERVAL
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 
@@ -40,9 +30,18 @@ CREDIT = 4
 #: a message may go out again after these, with the option
 SAFE = (p.Released, p.Modified)
 
-STATES = st.sampled_from([
-    p.Accepted(), p.Accepted(), p.Released(), p.Modified(), p.Modified(delivery_failed=True),
-    p.Rejected(error=p.Error(condition="amqp:not-found")), p.Rejected(), None])
+STATES = st.sampled_from(
+    [
+        p.Accepted(),
+        p.Accepted(),
+        p.Released(),
+        p.Modified(),
+        p.Modified(delivery_failed=True),
+        p.Rejected(error=p.Error(condition="amqp:not-found")),
+        p.Rejected(),
+        None,
+    ]
+)
 
 
 #: for what ends so much that little can happen afterwards
@@ -85,20 +84,31 @@ class Tracked:
 class Schedules(RuleBasedStateMachine):
     """One connection, two hosts, a peer that does anything that a peer may do."""
 
-    path = compiledpath
-    #: RELEASED says that a message is in no queue
-    redeclares = False
+    path = speedups
+    #: RELEASED does not say that nobody had the message
+    in_doubt = False
     product = "scripted-peer"
 
     @initialize(resend=st.booleans(), abrupt=st.booleans(), relay=st.booleans())
     def begin(self, resend, abrupt, relay):
         rabbit = self.product == "RabbitMQ"
         self.world = World(
-            self.path, hosts=2, abrupt=abrupt, resend_released=resend, link_retry_delay=1.0,
-            reply_link_credit=CREDIT, connect_timeout=5.0, connection_retry_interval_max=3.0,
+            self.path,
+            hosts=2,
+            abrupt=abrupt,
+            resend_released=resend,
+            link_retry_delay=1.0,
+            reply_link_credit=CREDIT,
+            connect_timeout=5.0,
+            connection_retry_interval_max=3.0,
             default_sender_link_timeout=6.0,
-            peer={"product": self.product, "version": "4.0.0", "credit": 6,
-                  "offered_capabilities": ("ANONYMOUS-RELAY",) if relay or rabbit else ()})
+            peer={
+                "product": self.product,
+                "version": "4.0.0",
+                "credit": 6,
+                "offered_capabilities": ("ANONYMOUS-RELAY",) if relay or rabbit else (),
+            },
+        )
         self.errors = Errors()
         logging.getLogger("amqp1_driver").addHandler(self.errors)
         self.resend = resend
@@ -123,8 +133,11 @@ class Schedules(RuleBasedStateMachine):
 
     # -- trouble: one rule for each kind, so that most of what happens is work ------------------
 
-    @rule(what=st.sampled_from(["no credit", "refuse", "detach"]), index=st.integers(0, 20),
-          flag=st.booleans())
+    @rule(
+        what=st.sampled_from(["no credit", "refuse", "detach"]),
+        index=st.integers(0, 20),
+        flag=st.booleans(),
+    )
     def small_trouble(self, what, index, flag):
         if what == "no credit":
             self.no_credit_at_attach(flag)
@@ -133,9 +146,13 @@ class Schedules(RuleBasedStateMachine):
         else:
             self.link_is_detached(index, flag)
 
-    @rule(what=st.sampled_from(["session", "break", "peer closes", "host", "host", "close"]),
-          index=st.integers(0, 20), host=st.sampled_from(["host0:5672", "host1:5672"]),
-          mode=st.sampled_from(["up", "refuse", "silent"]), now=SELDOM)
+    @rule(
+        what=st.sampled_from(["session", "break", "peer closes", "host", "host", "close"]),
+        index=st.integers(0, 20),
+        host=st.sampled_from(["host0:5672", "host1:5672"]),
+        mode=st.sampled_from(["up", "refuse", "silent"]),
+        now=SELDOM,
+    )
     def big_trouble(self, what, index, host, mode, now):
         if what == "session":
             self.session_is_ended(index)
@@ -150,21 +167,35 @@ class Schedules(RuleBasedStateMachine):
 
     # -- the application ---------------------------------------------------------------------
 
-    @rule(kind=st.sampled_from([Kind.CALL, Kind.CAST, Kind.NOTIFY]), topic=st.sampled_from(TOPICS),
-          retry=st.sampled_from([None, 0, 1, 3]), settled=st.booleans(),
-          timeout=st.sampled_from([0.3, 8.0, 30.0]))
+    @rule(
+        kind=st.sampled_from([Kind.CALL, Kind.CAST, Kind.NOTIFY]),
+        topic=st.sampled_from(TOPICS),
+        retry=st.sampled_from([None, 0, 1, 3]),
+        settled=st.booleans(),
+        timeout=st.sampled_from([0.3, 8.0, 30.0]),
+    )
     def send(self, kind, topic, retry, settled, timeout):
         world = self.world
-        op = world.request(kind, topic, retry=retry, settled=settled, timeout=timeout,
-                           body=f"{kind.value}-{len(self.operations)}".encode())
+        op = world.request(
+            kind,
+            topic,
+            retry=retry,
+            settled=settled,
+            timeout=timeout,
+            body=f"{kind.value}-{len(self.operations)}".encode(),
+        )
         self.operations.append(Tracked(op, world.clock() + timeout))
         world.send(op)
 
-    @rule(timeout=st.sampled_from([0.3, 2.0, 8.0]), retry=st.sampled_from([0, 1]),
-          address=st.sampled_from(["caller1", "caller2"]))
+    @rule(
+        timeout=st.sampled_from([0.3, 2.0, 8.0]),
+        retry=st.sampled_from([0, 1]),
+        address=st.sampled_from(["caller1", "caller2"]),
+    )
     def reply(self, timeout, retry, address):
-        op, ends = self.world.make_reply(address, retry=retry, timeout=timeout,
-                                         body=f"reply-{len(self.operations)}".encode())
+        op, ends = self.world.make_reply(
+            address, retry=retry, timeout=timeout, body=f"reply-{len(self.operations)}".encode()
+        )
         self.operations.append(Tracked(op, self.world.clock() + timeout, ends))
         self.world.send(op)
 
@@ -185,9 +216,13 @@ class Schedules(RuleBasedStateMachine):
         self.listeners.append(self.world.listen(topic, credit=CREDIT))
         self.listeners_made += 1
 
-    @rule(index=st.integers(0, 5), outcome=st.sampled_from(
-        [None, Outcome.ACCEPTED, Outcome.RELEASED, Outcome.REJECTED, Outcome.MODIFIED]),
-        twice=st.booleans())
+    @rule(
+        index=st.integers(0, 5),
+        outcome=st.sampled_from(
+            [None, Outcome.ACCEPTED, Outcome.RELEASED, Outcome.REJECTED, Outcome.MODIFIED]
+        ),
+        twice=st.booleans(),
+    )
     @precondition(lambda self: any(listener.deliveries for listener in self.listeners))
     def settle(self, index, outcome, twice):
         listener = next(item for item in self.listeners if item.deliveries)
@@ -227,8 +262,9 @@ class Schedules(RuleBasedStateMachine):
     def it_comes_up(self):
         """Everything else is worth little without a connection."""
         self.world.modes.clear()
-        self.peer.script.rules[:] = [step for step in self.peer.script.rules
-                                     if step.kind is not p.Attach]
+        self.peer.script.rules[:] = [
+            step for step in self.peer.script.rules if step.kind is not p.Attach
+        ]
         self.time_passes(2.5)
 
     def connection_breaks(self):
@@ -243,10 +279,15 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 20), state=STATES)
     def outcome(self, index, state):
-        open_ = [t for t in self.peer.transfers
-                 if not t.settled and t.link.session.core is self.world.core
-                 and not t.link.detached and not t.link.session.ended
-                 and t.address != "/management"]
+        open_ = [
+            t
+            for t in self.peer.transfers
+            if not t.settled
+            and t.link.session.core is self.world.core
+            and not t.link.detached
+            and not t.link.session.ended
+            and t.address != "/management"
+        ]
         if not open_ or not open_[0].link.session.core.usable():
             return
         transfer = open_[index % len(open_)]
@@ -258,24 +299,39 @@ class Schedules(RuleBasedStateMachine):
     @precondition(lambda self: self.world.context is not None)
     def answer(self, index, heartbeat):
         calls = [t.op for t in self.operations if t.op.kind is Kind.CALL and t.op.attempts]
-        links = [link for link in self.peer.links if not link.client_sends and not link.detached
-                 and link.address == self.world.context.reply_address and link.credit > 0]
+        links = [
+            link
+            for link in self.peer.links
+            if not link.client_sends
+            and not link.detached
+            and link.address == self.world.context.reply_address
+            and link.credit > 0
+        ]
         if calls and links and not self.closing:
             op = calls[index % len(calls)]
             self.world.answer(op, None if heartbeat else "answer", link=links[-1])
 
     @rule(index=st.integers(0, 20), settled=st.booleans())
     def message_arrives(self, index, settled):
-        links = [link for link in self._links() if not link.client_sends and link.credit > 0
-                 and ("topic" in str(link.address) or ".ex." in str(link.address)
-                      or "anycast" in str(link.address))]
+        links = [
+            link
+            for link in self._links()
+            if not link.client_sends
+            and link.credit > 0
+            and (
+                "topic" in str(link.address)
+                or ".ex." in str(link.address)
+                or "anycast" in str(link.address)
+            )
+        ]
         if links:
             self.world.arrive("", link=links[index % len(links)], settled=settled)
 
     @rule(index=st.integers(0, 20), credit=st.integers(0, 3))
     def credit_changes(self, index, credit):
-        links = [link for link in self._links() if link.client_sends
-                 and link.address != "/management"]
+        links = [
+            link for link in self._links() if link.client_sends and link.address != "/management"
+        ]
         if links:
             link = links[index % len(links)]
             link.window = 0
@@ -285,11 +341,11 @@ class Schedules(RuleBasedStateMachine):
 
     def no_credit_at_attach(self, credit):
         self.peer.override().expect_attach(
-            role="sender", address=lambda a: a != "/management").respond(credit=int(credit))
+            role="sender", address=lambda a: a != "/management"
+        ).respond(credit=int(credit))
 
     def attach_is_refused(self, condition):
-        self.peer.override().expect_attach(
-            address=lambda a: a != "/management").refuse(condition)
+        self.peer.override().expect_attach(address=lambda a: a != "/management").refuse(condition)
 
     def link_is_detached(self, index, closed):
         links = self._links()
@@ -353,13 +409,12 @@ class Schedules(RuleBasedStateMachine):
                 assert not earlier.link.session.core.script.failure
                 states = self.outcomes.get(body, [])
                 assert len(states) >= len(transfers) - 1, body
-            for state in self.outcomes.get(body, [])[:len(transfers) - 1]:
+            for state in self.outcomes.get(body, [])[: len(transfers) - 1]:
                 self._may_be_resent(body, state)
 
     def _may_be_resent(self, body, state):
         reply = body.startswith("reply")
-        declared_again = self.redeclares and isinstance(state, p.Released)
-        assert reply or self.resend or declared_again, (body, state)
+        assert reply or (self.resend and not self.in_doubt), (body, state)
         if isinstance(state, p.Modified):
             assert not state.delivery_failed
         elif isinstance(state, p.Rejected):
@@ -388,8 +443,13 @@ class Schedules(RuleBasedStateMachine):
         core = self.world.core
         if core is None or not core.usable() or core.close_sent:
             return []
-        return [link for session in core.sessions.values() if not session.ended
-                for link in session.links.values() if link.attached and not link.detached]
+        return [
+            link
+            for session in core.sessions.values()
+            if not session.ended
+            for link in session.links.values()
+            if link.attached and not link.detached
+        ]
 
     def _callers(self):
         """Each caller gives up at its deadline."""
@@ -411,8 +471,10 @@ class Schedules(RuleBasedStateMachine):
             assert tracked.end is None or isinstance(tracked.end, exceptions.AmqpError)
         assert self.world.port.timers.live == set()
         assert self.errors.found == []
-        attaches = [(entry.connection, entry.performative.name, entry.performative.role)
-                    for entry in self.peer.frames(p.Attach)]
+        attaches = [
+            (entry.connection, entry.performative.name, entry.performative.role)
+            for entry in self.peer.frames(p.Attach)
+        ]
         assert len(attaches) == len(set(attaches))  # link names are never used again
 
 
@@ -432,12 +494,12 @@ class FastSchedules(Schedules):
 
 
 class PublicSchedules(Schedules):
-    path = publicpath
+    path = deliveries
 
 
 class RabbitSchedules(Schedules):
     product = "RabbitMQ"
-    redeclares = True
+    in_doubt = True
 
 
 class FastRabbitSchedules(RabbitSchedules):
@@ -445,7 +507,7 @@ class FastRabbitSchedules(RabbitSchedules):
 
 
 class PublicRabbitSchedules(RabbitSchedules):
-    path = publicpath
+    path = deliveries
 
 
 def _case(machine):
@@ -467,9 +529,18 @@ def weighted(machine, seed, steps):
     rng = random.Random(seed)
     machine.begin(rng.random() < 0.5, rng.random() < 0.5, rng.random() < 0.5)
     kinds = [Kind.CALL, Kind.CALL, Kind.CAST, Kind.NOTIFY]
-    outcomes = [p.Accepted(), p.Accepted(), p.Accepted(), p.Released(), p.Released(), p.Modified(),
-                p.Modified(delivery_failed=True), p.Rejected(), None,
-                p.Rejected(error=p.Error(condition="amqp:not-found"))]
+    outcomes = [
+        p.Accepted(),
+        p.Accepted(),
+        p.Accepted(),
+        p.Released(),
+        p.Released(),
+        p.Modified(),
+        p.Modified(delivery_failed=True),
+        p.Rejected(),
+        None,
+        p.Rejected(error=p.Error(condition="amqp:not-found")),
+    ]
     given = [None, Outcome.ACCEPTED, Outcome.RELEASED, Outcome.MODIFIED]
 
     def index():
@@ -500,19 +571,34 @@ def weighted(machine, seed, steps):
             machine.management_changes(rng.choice(["201", "201", "409", None]))
 
     actions = {
-        lambda: machine.send(rng.choice(kinds), rng.choice(TOPICS), rng.choice([None, 0, 1, 3]),
-                             rng.random() < 0.2, rng.choice([0.3, 8.0, 30.0])): 12,
+        lambda: machine.send(
+            rng.choice(kinds),
+            rng.choice(TOPICS),
+            rng.choice([None, 0, 1, 3]),
+            rng.random() < 0.2,
+            rng.choice([0.3, 8.0, 30.0]),
+        ): 12,
         lambda: machine.reply(rng.choice([0.3, 2.0, 8.0]), rng.choice([0, 1]), "caller"): 4,
         lambda: machine.outcome(index(), rng.choice(outcomes)): 12,
         lambda: machine.message_arrives(index(), rng.random() < 0.3): 12,
         lambda: machine.credit_changes(index(), rng.randrange(4)): 4,
         lambda: machine.time_passes(rng.choice([0.05, 0.3, 1.0, 2.5])): 6,
-        lambda: machine.small_trouble(rng.choice(["no credit", "refuse", "detach"]), index(),
-                                      rng.random() < 0.5): 3,
-        lambda: machine.big_trouble(rng.choice(["session", "break", "peer closes", "host"]),
-                                    index(), rng.choice(["host0:5672", "host1:5672"]),
-                                    rng.choice(["up", "refuse", "silent"]), False): 1,
-        settle: 10, listen: 3, stop_listener: 1, answer: 6, cancel: 1, management: 2,
+        lambda: machine.small_trouble(
+            rng.choice(["no credit", "refuse", "detach"]), index(), rng.random() < 0.5
+        ): 3,
+        lambda: machine.big_trouble(
+            rng.choice(["session", "break", "peer closes", "host"]),
+            index(),
+            rng.choice(["host0:5672", "host1:5672"]),
+            rng.choice(["up", "refuse", "silent"]),
+            False,
+        ): 1,
+        settle: 10,
+        listen: 3,
+        stop_listener: 1,
+        answer: 6,
+        cancel: 1,
+        management: 2,
     }
     choices = rng.choices(list(actions), list(actions.values()), k=steps)
     for number, action in enumerate(choices):
@@ -529,8 +615,9 @@ def weighted(machine, seed, steps):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("machine", [
-    Schedules, PublicSchedules, RabbitSchedules, PublicRabbitSchedules])
+@pytest.mark.parametrize(
+    "machine", [Schedules, PublicSchedules, RabbitSchedules, PublicRabbitSchedules]
+)
 def test_a_long_schedule(machine, seed):
     schedule = machine()
     try:

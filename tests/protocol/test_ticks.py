@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Idle time-outs count from the last byte, not from when proton looked (AMQP 1.0, 2.4.5)."""
 
@@ -17,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from amqp1_driver.protocol.ticks import Ticks
+from amqp1_driver.engine.idle_timeout import IdleTimeout
 
 from .world import World
 
@@ -46,25 +36,32 @@ def test_a_peer_hears_of_us_soon_after_half_of_its_idle_timeout(path, after):
 
 
 def transport(**fields):
-    return SimpleNamespace(**{"idle_timeout": 0.0, "remote_idle_timeout": 0.0,
-                              "frames_input": 0, "frames_output": 0, **fields})
+    return SimpleNamespace(
+        **{
+            "idle_timeout": 0.0,
+            "remote_idle_timeout": 0.0,
+            "frames_input": 0,
+            "frames_output": 0,
+            **fields,
+        }
+    )
 
 
 def test_without_time_outs_no_tick_is_due():
-    ticks = Ticks()
+    ticks = IdleTimeout()
     ticks.ticked(transport(frames_input=1), 100.0)
     ticks.passed_over(101.0)
     assert (ticks.due, ticks.sooner(0.0), ticks.sooner(5.0)) == (math.inf, 0.0, 5.0)
 
 
 def test_a_tick_is_due_an_eighth_of_the_shorter_time_out_after_traffic():
-    ticks = Ticks()
+    ticks = IdleTimeout()
     ticks.ticked(transport(idle_timeout=16.0, remote_idle_timeout=8.0, frames_input=1), 100.0)
     assert (ticks.sooner(0.0), ticks.sooner(200.0), ticks.sooner(100.5)) == (101.0, 101.0, 100.5)
 
 
 def test_while_nothing_moves_no_tick_is_due():
-    ticks = Ticks()
+    ticks = IdleTimeout()
     ticks.ticked(transport(idle_timeout=8.0, frames_output=3), 100.0)
     ticks.ticked(transport(idle_timeout=8.0, frames_output=3), 101.0)
     assert ticks.due == math.inf

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The windows of sessions (2.5.6): ours has a bound by option, the peer's holds messages back."""
 
@@ -16,9 +6,9 @@ import logging
 
 import pytest
 
-from amqp1_driver.protocol import compiledpath
-from amqp1_driver.protocol import window as windows
-from amqp1_driver.protocol.operation import Kind, Stage
+from amqp1_driver.connection.operation import Kind, Stage
+from amqp1_driver.engine import session_window as windows
+from amqp1_driver.engine import speedups
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message
@@ -60,9 +50,13 @@ class Sending:
             if self.sent == self.allowed:
                 self.world.run()
             assert self.sent < self.allowed, "the window stays closed"
-            session.core.send(p.Transfer(handle=link.handle, more=at + size < len(payload),
-                                         **(first if at == 0 else {})),
-                              session.our_channel, payload[at:at + size])
+            session.core.send(
+                p.Transfer(
+                    handle=link.handle, more=at + size < len(payload), **(first if at == 0 else {})
+                ),
+                session.our_channel,
+                payload[at : at + size],
+            )
             self.sent += 1
             self.frames += 1
         link.credit -= 1
@@ -72,16 +66,18 @@ class Sending:
 
 @pytest.mark.parametrize("window", [1, 2, 5, 63, 64])
 def test_a_message_that_is_larger_than_the_window_comes_whole(path, window):
-    world = World(path, session_window=window, max_frame_size=16512,
-                  peer={"max_frame_size": 16512}).start()
+    world = World(
+        path, session_window=window, max_frame_size=16512, peer={"max_frame_size": 16512}
+    ).start()
     listener = world.listen(credit=10)
     sending = Sending(world, ANY)
-    messages = [Message("x" * MIB).encode(), Message("small").encode(),
-                Message("y" * MIB).encode()]
+    messages = [Message("x" * MIB).encode(), Message("small").encode(), Message("y" * MIB).encode()]
     for message in messages:
         sending.send(message)
-    assert [delivery.data == message for delivery, message
-            in zip(listener.deliveries, messages, strict=True)] == [True, True, True]
+    assert [
+        delivery.data == message
+        for delivery, message in zip(listener.deliveries, messages, strict=True)
+    ] == [True, True, True]
     assert sending.frames == 65 + 1 + 65
     assert sending.largest <= window
     for delivery in listener.deliveries:
@@ -98,8 +94,9 @@ def test_without_the_option_the_window_is_as_large_as_can_be(path):
 
 def test_a_binding_that_lacks_the_function_counts_in_bytes(path, monkeypatch):
     monkeypatch.setattr(windows, "_set_incoming", None)
-    world = World(path, session_window=3, max_frame_size=16512,
-                  peer={"max_frame_size": 16512}).start()
+    world = World(
+        path, session_window=3, max_frame_size=16512, peer={"max_frame_size": 16512}
+    ).start()
     listener = world.listen(credit=10)
     assert world.link(ANY).session.begin.incoming_window == 3
     Sending(world, ANY).send(Message("x" * MIB).encode())
@@ -107,14 +104,20 @@ def test_a_binding_that_lacks_the_function_counts_in_bytes(path, monkeypatch):
 
 
 def test_a_message_that_is_aborted_half_way_leaves_nothing_behind(path):
-    world = World(path, session_window=2, max_frame_size=16512,
-                  peer={"max_frame_size": 16512}).start()
+    world = World(
+        path, session_window=2, max_frame_size=16512, peer={"max_frame_size": 16512}
+    ).start()
     listener = world.listen(credit=10)
     link = world.link(ANY)
     session = link.session
     number, session.next_delivery_id = session.next_delivery_id, session.next_delivery_id + 1
-    session.core.send(p.Transfer(handle=link.handle, delivery_id=number, delivery_tag=b"x",
-                                 message_format=0, more=True), session.our_channel, b"half")
+    session.core.send(
+        p.Transfer(
+            handle=link.handle, delivery_id=number, delivery_tag=b"x", message_format=0, more=True
+        ),
+        session.our_channel,
+        b"half",
+    )
     world.run()
     session.core.send(p.Transfer(handle=link.handle, aborted=True), session.our_channel)
     session.next_outgoing_id += 2
@@ -125,8 +128,12 @@ def test_a_message_that_is_aborted_half_way_leaves_nothing_behind(path):
 
 
 def test_a_bus_that_does_not_keep_to_a_window_gets_none(path, caplog):
-    world = World(path, session_window=2, max_frame_size=16512,
-                  peer={"product": "Apache Qpid Broker-J Core", "version": "9.2.1"}).start()
+    world = World(
+        path,
+        session_window=2,
+        max_frame_size=16512,
+        peer={"product": "Apache Qpid Broker-J Core", "version": "9.2.1"},
+    ).start()
     windows_given = [entry.performative.incoming_window for entry in world.peer.frames(p.Begin)]
     assert set(windows_given) == {2147483647}
     assert "session_window has no effect with host0:5672" in caplog.text
@@ -240,11 +247,13 @@ def test_it_is_told_repeated_and_its_end_too(alarmed, caplog):
     why = "the peer has closed its session's window, as RabbitMQ does in an alarm"
     assert said == [
         f"1 message(s) to any address on host0:5672 blocked since 10.0 s: {why}",
-        f"1 message(s) to any address on host0:5672 blocked since 20.0 s: {why}"]
+        f"1 message(s) to any address on host0:5672 blocked since 20.0 s: {why}",
+    ]
     alarmed.advance(1)
     open_window(alarmed)
     assert caplog.records[-1].getMessage() == (
-        f"Sending to any address on host0:5672 goes on: blocked for 22.0 s ({why})")
+        f"Sending to any address on host0:5672 goes on: blocked for 22.0 s ({why})"
+    )
 
 
 def test_that_all_have_given_up_is_not_told_as_going_on(alarmed, caplog):
@@ -253,10 +262,13 @@ def test_that_all_have_given_up_is_not_told_as_going_on(alarmed, caplog):
     op = alarmed.cast(server="s", timeout=60)
     alarmed.advance(11)
     assert "blocked since" in caplog.text
+    queue = op.queue
     alarmed.connection.cancel(op)
     alarmed.run()
     alarmed.advance(5)
     assert "goes on" not in caplog.text
+    # for the caller whose time has passed, and who asks only now
+    assert queue.waits_for == "the session's window, which RabbitMQ closes in an alarm"
 
 
 def test_an_alarm_makes_no_links_of_their_own(alarmed):
@@ -268,8 +280,11 @@ def test_an_alarm_makes_no_links_of_their_own(alarmed):
 
 def test_a_link_that_is_detached_while_it_is_held_is_not_asked_any_more(alarmed):
     op = alarmed.cast(server="s", timeout=60)
-    relay = next(link for link in alarmed.peer.links
-                 if link.client_sends and link.attach.target.address is None)
+    relay = next(
+        link
+        for link in alarmed.peer.links
+        if link.client_sends and link.attach.target.address is None
+    )
     reactions.detach(relay, "amqp:link:detach-forced")
     alarmed.run()
     open_window(alarmed)
@@ -282,9 +297,9 @@ def untold(request):
     """A binding that does not tell the window."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, request.param, None)
-        compiledpath.bind()
+        speedups.bind()
         yield
-    compiledpath.bind()
+    speedups.bind()
 
 
 @pytest.mark.usefixtures("untold")

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The protocol joined in memory with a scripted peer: no socket, no thread, no sleep.
 
@@ -26,18 +16,18 @@ from typing import Any
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import AddressConfig, Destination, Service
+from amqp1_driver.addressing.context import BusContext
+from amqp1_driver.connection.connection import Connection
+from amqp1_driver.connection.operation import Kind, Reply, Request
+from amqp1_driver.connection.receiver import Delivery
+from amqp1_driver.connection.subscription import Subscription
+from amqp1_driver.engine.connection import Engine
+from amqp1_driver.engine.security import engine_properties
 from amqp1_driver.options import Host, Settings, default_settings
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.protocol.connection import Connection
-from amqp1_driver.protocol.context import BusContext
-from amqp1_driver.protocol.engine import Engine
-from amqp1_driver.protocol.operation import Kind, Reply, Request
-from amqp1_driver.protocol.receiver import Delivery
-from amqp1_driver.protocol.security import engine_properties
-from amqp1_driver.protocol.subscription import Subscription
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.clock import FakeClock
@@ -190,10 +180,21 @@ class World:
     :param settings: options that differ from their defaults
     """
 
-    def __init__(self, path: Any = None, *, hosts: int = 1, peer: dict[str, Any] | None = None,
-                 abrupt: bool = False, engine: Any = None,
-                 virtual_host: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        path: Any = None,
+        *,
+        hosts: int = 1,
+        peer: dict[str, Any] | None = None,
+        abrupt: bool = False,
+        engine: Any = None,
+        virtual_host: str | None = None,
+        **settings: Any,
+    ) -> None:
         settings = {"idle_timeout": 0.0, "host_selection": "ordered", **settings}
+        if "product" not in (peer or {}):
+            # short addresses, where the bus is no matter
+            settings.setdefault("addressing_mode", "legacy")
         self.settings: Settings = default_settings(**settings)
         self.clock = FakeClock(1000.0)
         self.peer = Peer(auto=True, **(peer or {}))
@@ -212,10 +213,16 @@ class World:
         self._ids = itertools.count(1)
         self._tick = 0.0
         self._inbox = bytearray()
+        #: whether what the peer sends comes byte by byte
+        self.piecewise = False
         self.connection = Connection(
-            self.port, self.hosts, self.settings,
-            AddressConfig.from_settings(self.settings, None, "openstack"), "unique",
-            self.contexts.append)
+            self.port,
+            self.hosts,
+            self.settings,
+            AddressConfig.from_settings(self.settings, None, "openstack"),
+            "unique",
+            self.contexts.append,
+        )
 
     # -- the network -------------------------------------------------------------
 
@@ -223,7 +230,6 @@ class World:
         if self._engine is not None:
             return self._engine(host, handler)
         properties = {**engine_properties(self.settings, host, self.port.virtual_host)}
-        properties.pop("x-trace-protocol", None)
         return Engine("container", properties, handler, path=self._path)
 
     def start(self) -> World:
@@ -234,9 +240,10 @@ class World:
     def hang_up(self) -> None:
         """Our side lets go of the TCP connection, after sending what there is to send."""
         self.connecting = None
-        core, self.core = self.core, None
+        core = self.core
         if core is not None:
-            self._flush(core)
+            self.flush()
+            self.core = None
             core.connection_lost()
 
     def drop(self, error: exceptions.AmqpError | None = None) -> World:
@@ -262,19 +269,21 @@ class World:
         core = self.core
         if core is None:
             return moved
-        moved = self._flush(core) or moved
+        moved = self.flush() or moved
         data = bytes(self._inbox) + core.take_output()
         self._inbox.clear()
         if data and self.connection.engine is not None:
-            self.connection.data_received(data)
+            for part in [data[n : n + 1] for n in range(len(data))] if self.piecewise else [data]:
+                self.connection.data_received(part)
             moved = True
             if not self._abrupt:
                 self._tick = self.connection.process()
         if self.core is core and core.ending:
             self.core = None
             core.connection_lost()
-            self.connection.transport_lost(exceptions.ConnectionLost(
-                "closed by the peer", host=self.connection.host))
+            self.connection.transport_lost(
+                exceptions.ConnectionLost("closed by the peer", host=self.connection.host)
+            )
             moved = True
         return moved
 
@@ -285,17 +294,17 @@ class World:
             return False
         self.connecting = None
         if mode == "refuse":
-            self.connection.transport_lost(
-                exceptions.ConnectionFailed("refused", host=str(host)))
+            self.connection.transport_lost(exceptions.ConnectionFailed("refused", host=str(host)))
         else:
             self._inbox.clear()
             self.core = self.peer.connect()
             self.connection.transport_up()
         return True
 
-    def _flush(self, core: PeerCore) -> bool:
+    def flush(self) -> bool:
         """Our output goes to the peer, whose answers wait in the inbox."""
-        moved = False
+        moved, core = False, self.core
+        assert core is not None
         engine: Any = self.connection.engine
         while engine is not None:
             data = engine.output()
@@ -328,16 +337,32 @@ class World:
 
     # -- sending -----------------------------------------------------------------
 
-    def request(self, kind: Kind, topic: str = "topic", *, server: str | None = None,
-                fanout: bool = False, body: bytes = b"body", timeout: float = 30.0,
-                retry: int | None = None, settled: bool = False) -> Request:
+    def request(
+        self,
+        kind: Kind,
+        topic: str = "topic",
+        *,
+        server: str | None = None,
+        fanout: bool = False,
+        body: bytes = b"body",
+        timeout: float = 30.0,
+        retry: int | None = None,
+        settled: bool = False,
+    ) -> Request:
         """An operation as the client makes it, not sent yet."""
         service = Service.NOTIFY if kind is Kind.NOTIFY else Service.RPC
         now = self.clock()
-        op = Request(kind, Destination(service, "ex", topic, server, fanout),
-                     f"m{next(self._ids)}", body, Deadline.after(timeout, now),
-                     Retry.of(retry, Backoff(0.2, 2.0, 10.0)), Waiter(), settled=settled,
-                     ttl=kind is Kind.CALL)
+        op = Request(
+            kind,
+            Destination(service, "ex", topic, server, fanout),
+            f"m{next(self._ids)}",
+            body,
+            Deadline.after(timeout, now),
+            Retry.of(retry, Backoff(0.2, 2.0, 10.0)),
+            Waiter(),
+            settled=settled,
+            ttl=kind is Kind.CALL,
+        )
         if self.context is not None:
             op.bind(self.context, now)
         return op
@@ -360,13 +385,28 @@ class World:
             self.connection.send(op)
         return ops
 
-    def make_reply(self, address: str = "caller", *, kind: Kind = Kind.REPLY, retry: int = 1,
-                   timeout: float = 10.0, body: bytes = b"answer") -> tuple[Reply, list[Any]]:
+    def make_reply(
+        self,
+        address: str = "caller",
+        *,
+        kind: Kind = Kind.REPLY,
+        retry: int = 1,
+        timeout: float = 10.0,
+        body: bytes = b"answer",
+    ) -> tuple[Reply, list[Any]]:
         """A reply and the list of errors (or None) that it ends with."""
         ends: list[Any] = []
-        op = Reply(kind, address, codec.primitives.encode("their-id"), "their-id", body,
-                   Deadline.after(timeout, self.clock()), Retry.of(retry, Backoff(0.2, 2.0, 10.0)),
-                   settled=kind is Kind.HEARTBEAT, on_end=lambda op, error: ends.append(error))
+        op = Reply(
+            kind,
+            address,
+            codec.primitives.encode("their-id"),
+            "their-id",
+            body,
+            Deadline.after(timeout, self.clock()),
+            Retry.of(retry, Backoff(0.2, 2.0, 10.0)),
+            settled=kind is Kind.HEARTBEAT,
+            on_end=lambda op, error: ends.append(error),
+        )
         if self.context is not None:
             op.bind(self.context, self.clock())
         return op, ends
@@ -386,14 +426,27 @@ class World:
 
     # -- receiving ---------------------------------------------------------------
 
-    def listen(self, topic: str = "topic", server: str | None = "server", *, credit: int = 100,
-               pool: str | None = None, service: Service = Service.RPC,
-             batched: bool = False) -> Listener:
+    def listen(
+        self,
+        topic: str = "topic",
+        server: str | None = "server",
+        *,
+        credit: int = 100,
+        pool: str | None = None,
+        service: Service = Service.RPC,
+        batched: bool = False,
+    ) -> Listener:
         listener = Listener()
         listener.subscription = Subscription(
-            destinations=(Destination(service, "ex", topic, server),), pool=pool,
-            unique=f"u{next(self._ids)}", credit=credit, batched=batched, sink=listener,
-            on_ready=listener._ready, on_error=listener.errors.append)
+            destinations=(Destination(service, "ex", topic, server),),
+            pool=pool,
+            unique=f"u{next(self._ids)}",
+            credit=credit,
+            batched=batched,
+            sink=listener,
+            on_ready=listener._ready,
+            on_error=listener.errors.append,
+        )
         self.connection.subscribe(listener.subscription)
         self.run()
         return listener
@@ -434,18 +487,23 @@ class World:
         """The peer's view of the newest link of an address."""
         return self.peer.wait_link(address, 0)
 
-    def arrive(self, address: str, body: str = "hello", *, link: Link | None = None,
-               **kw: Any) -> World:
+    def arrive(
+        self, address: str, body: str = "hello", *, link: Link | None = None, **kw: Any
+    ) -> World:
         """A message for one of our receivers, if there is credit."""
         message = kw.pop("message", None)
         message = Message(body) if message is None else message
-        found = link or next(link for link in reversed(self.peer.links)
-                             if link.address == address and not link.client_sends)
+        found = link or next(
+            link
+            for link in reversed(self.peer.links)
+            if link.address == address and not link.client_sends
+        )
         reactions.transfer(found, message, **kw)
         return self.run()
 
-    def answer(self, op: Request, body: Any = "answer", *, kind: str | None = "value",
-               **kw: Any) -> World:
+    def answer(
+        self, op: Request, body: Any = "answer", *, kind: str | None = "value", **kw: Any
+    ) -> World:
         """The reply to a call."""
         message = Message(body, kind=kind, properties=Properties(correlation_id=op.message_id))
         assert self.context is not None
@@ -498,13 +556,18 @@ class Broker:
     def _respond(self, event: Event, transfer: ReceivedTransfer, status: str) -> None:
         assert event.session is not None and event.link is not None
         properties = transfer.message.properties
-        back = next(link for link in event.session.links.values()
-                    if link.name == event.link.name and not link.client_sends)
+        back = next(
+            link
+            for link in event.session.links.values()
+            if link.name == event.link.name and not link.client_sends
+        )
         assert properties.reply_to == "$me" and back.credit > 0
-        body = self.bodies.get(f"{properties.subject} {properties.to}",
-                               self.bodies.get(properties.to))
-        message = Message(body, properties=Properties(
-            subject=status, correlation_id=properties.message_id))
+        body = self.bodies.get(
+            f"{properties.subject} {properties.to}", self.bodies.get(properties.to)
+        )
+        message = Message(
+            body, properties=Properties(subject=status, correlation_id=properties.message_id)
+        )
         reactions.transfer(back, message, settled=True)
 
     def answer_late(self) -> World:
@@ -517,6 +580,13 @@ class Broker:
 
 def rabbitmq(path: Any = None, version: str = "4.3.0", **kw: Any) -> tuple[World, Broker]:
     """A world whose peer says it is RabbitMQ; not started."""
-    world = World(path, peer={"product": "RabbitMQ", "version": version,
-                              "offered_capabilities": ("LINK_PAIR_V1_0", "ANONYMOUS-RELAY")}, **kw)
+    world = World(
+        path,
+        peer={
+            "product": "RabbitMQ",
+            "version": version,
+            "offered_capabilities": ("LINK_PAIR_V1_0", "ANONYMOUS-RELAY"),
+        },
+        **kw,
+    )
     return world, Broker(world)

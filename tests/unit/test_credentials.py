@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Where tokens come from: the key of the URL, or a function on a thread of its own."""
@@ -19,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver import credentials, options
+from amqp1_driver import options
+from amqp1_driver.client import credentials
 from amqp1_driver.eventloop import EventLoop, Future
 from amqp1_driver.options import Host, default_settings
 from amqp1_driver.policy.tokens import Token
@@ -57,7 +48,8 @@ def test_a_key_signs_tokens_at_once() -> None:
     source.fetch(RESOURCE, told.append)
     [token] = told
     assert token.text.startswith(
-        "SharedAccessSignature sr=sb%3A%2F%2Fns.servicebus.windows.net%2Fq&sig=")
+        "SharedAccessSignature sr=sb%3A%2F%2Fns.servicebus.windows.net%2Fq&sig="
+    )
     assert token.text.endswith("&skn=rule")
     assert before + 59 <= token.expires <= before + 61
 
@@ -73,10 +65,14 @@ def test_a_provider_is_called_on_another_thread(loop: EventLoop) -> None:
     assert names == [f"amqp1-resolver {RESOURCE}"]
 
 
-@pytest.mark.parametrize(("provider", "reason"), [
-    (lambda resource: None, "p:f: a token provider must return (token, type, expiry)"),
-    (lambda resource: 1 // 0, "p:f: integer division or modulo by zero"),
-    (lambda resource: (_ for _ in ()).throw(KeyError()), "p:f: KeyError")])
+@pytest.mark.parametrize(
+    ("provider", "reason"),
+    [
+        (lambda resource: None, "p:f: a token provider must return (token, type, expiry)"),
+        (lambda resource: 1 // 0, "p:f: integer division or modulo by zero"),
+        (lambda resource: (_ for _ in ()).throw(KeyError()), "p:f: KeyError"),
+    ],
+)
 def test_a_provider_that_fails(loop: EventLoop, provider: Any, reason: str) -> None:
     error = fetched(loop, provider)
     assert isinstance(error, ValueError)
@@ -107,15 +103,19 @@ HOSTS = (Host("h", 5671),)
 
 def test_what_is_asked_for_has_to_be_there_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.check(default_settings(), HOSTS)
-    credentials.check(default_settings(token_provider="time:time", proxy="http://p:1",
-                                       transport="websocket"), HOSTS)
+    credentials.check(
+        default_settings(token_provider="time:time", proxy="http://p:1", transport="websocket"),
+        HOSTS,
+    )
     with pytest.raises(options.InvalidOption, match="option 'token_provider': no_such:thing"):
         credentials.check(default_settings(token_provider="no_such:thing"), HOSTS)
     monkeypatch.setattr(credentials.importlib.util, "find_spec", lambda name: None)
     credentials.check(default_settings(), HOSTS)
     with pytest.raises(options.InvalidOption, match="option 'proxy' needs the package h11"):
         credentials.check(default_settings(proxy="http://p:1"), HOSTS)
-    for settings, hosts in ((default_settings(transport="websocket"), HOSTS),
-                            (default_settings(), (Host("h", 443),))):
+    for settings, hosts in (
+        (default_settings(transport="websocket"), HOSTS),
+        (default_settings(), (Host("h", 443),)),
+    ):
         with pytest.raises(options.InvalidOption, match="'transport' needs the package wsproto"):
             credentials.check(settings, hosts)

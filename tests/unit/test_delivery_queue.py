@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#       http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The queue between the I/O thread and the pollers of a listener."""
 
@@ -18,7 +8,7 @@ from collections import deque
 
 import pytest
 
-from amqp1_driver.delivery_queue import DeliveryQueue
+from amqp1_driver.driver.delivery_queue import DeliveryQueue
 
 PATIENCE = 10.0
 
@@ -109,8 +99,10 @@ def test_drain_takes_all(queue):
 
 def test_no_wake_up_is_lost_between_many_threads(queue):
     pollers = [in_thread(lambda: [queue.take(None) for _ in range(2000)]) for _ in range(4)]
-    givers = [in_thread(lambda low=low: [queue.deliver(low + n) for n in range(4000)])
-              for low in (0, 4000)]
+    givers = [
+        in_thread(lambda low=low: [queue.deliver(low + n) for n in range(4000)])
+        for low in (0, 4000)
+    ]
     for join in givers:
         join()
     taken = [number for join in pollers for number in join()]

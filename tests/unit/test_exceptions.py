@@ -1,17 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Errors, their text, and what oslo.messaging is told about them."""
 
+import logging
 import pickle
 
 import pytest
@@ -39,13 +30,78 @@ def test_every_agreed_class_exists():
         "DeliveryReleased",
         "DeliveryModified",
         "InDoubt",
+        "MessageTooLarge",
         "DeadlineExpired",
         "LoopDied",
-        "MailboxFull",
         "Closed",
         "DecodeError",
         "UnsupportedFeature",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, with \\ and \u00e4 \u65e5", "plain text, with \\ and \u00e4 \u65e5"),
+        ("two\nlines\r\n", "two\\nlines\\r\\n"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("\u202egnp.exe \u2028 \u200b", "\\u202egnp.exe \\u2028 \\u200b"),
+        ("\ud800 \U000e0001", "\\ud800 \\U000e0001"),
+        (b"a\xffb\n", "a\\xffb\\n"),
+        (memoryview(b"amqp"), "amqp"),
+        (ValueError("a\nb"), "ValueError('a\\nb')"),
+        (17, "17"),
+        (None, "None"),
+    ],
+)
+def test_a_text_from_outside_is_one_printable_line(text, shown):
+    assert ex.printable(text) == shown
+
+
+def test_a_text_from_outside_is_bounded():
+    assert ex.printable("x" * 1000) == "x" * 1000
+    assert ex.printable("x" * 1001) == "x" * 1000 + "... (1001 characters)"
+    assert ex.printable("abc", 2) == "ab... (3 characters)"
+    assert len(ex.printable("\x00" * 100000)) < 5000
+    assert len(ex.printable(b"\xff" * 100000)) < 5000
+
+
+def test_the_text_of_an_error_is_one_line_whatever_the_peer_has_put_into_it():
+    error = ex.LinkFailed(
+        "it said \x1b[2J",
+        host="h:1",
+        address="a\nb",
+        message_id="\r",
+        condition="amqp:\x00",
+        description="x" * 5000,
+    )
+    assert str(error) == (
+        "it said \\x1b[2J (host=h:1, address=a\\nb, message-id=\\r, condition=amqp:\\x00, "
+        "description=" + "x" * 1000 + "... (5000 characters))"
+    )
+    assert (error.address, error.condition, error.description) == ("a\nb", "amqp:\x00", "x" * 5000)
+
+
+def test_a_log_line_is_one_line_whatever_the_peer_has_put_into_it(caplog):
+    log = ex.logger("amqp1_driver.of_a_test")
+    assert ex.logger("amqp1_driver.of_a_test") is log
+    with caplog.at_level(logging.INFO):
+        log.info("%s has %d of %s", "a\nb", 17, ["c\nd"])
+        log.info("no arguments,\nas written")
+        log.info("%(name)s", {"name": "x"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "a\\nb has 17 of ['c\\nd']",
+        "no arguments,\nas written",
+        "x",
+    ]
+
+
+def test_an_object_without_words_has_some():
+    class Mute:
+        def __str__(self):
+            raise KeyError
+
+    assert ex.printable(Mute()) == "<Mute without words: KeyError>"
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -163,7 +219,6 @@ def test_in_doubt_is_kept_where_it_means_something():
         ex.DeliveryModified(),
         ex.DeliveryRejected(condition="amqp:not-found"),
         ex.DeliveryRejected(condition="amqp:resource-limit-exceeded"),
-        ex.MailboxFull(),
     ],
 )
 def test_recoverable(error):
@@ -186,6 +241,7 @@ def test_recoverable(error):
         ex.DeliveryRejected(),
         ex.DeliveryRejected(condition="amqp:precondition-failed"),
         ex.InDoubt(),
+        ex.too_large(6, 5),
         ex.AuthenticationFailed(),
         ex.TlsFailed(),
         ex.DeadlineExpired(),
@@ -262,7 +318,7 @@ def test_an_error_that_fails_many_messages_names_each_in_a_copy():
     cause = OSError("refused")
     error = ex.ConnectionLost("gone", host="bus:5672", in_doubt=True)
     error.__cause__ = cause
-    one, other = error.about("address", "1"), error.about(None, "2")
+    one, other = error.for_message("address", "1"), error.for_message(None, "2")
     assert str(one) == "gone (host=bus:5672, address=address, message-id=1)"
     assert str(other) == "gone (host=bus:5672, message-id=2)"
     assert (type(one), one.in_doubt, one.__cause__) == (ex.ConnectionLost, True, cause)
@@ -271,30 +327,54 @@ def test_an_error_that_fails_many_messages_names_each_in_a_copy():
 
 def test_an_error_about_a_message_stays_about_it():
     error = ex.InDoubt(address="address", message_id="1")
-    assert error.about("other", "2") is error
+    assert error.for_message("other", "2") is error
 
 
 def test_a_redirect_that_is_not_followed_says_why_and_stays_what_it_is():
     error = ex.LinkFailed(host="h:1", address="q", condition="amqp:link:redirect")
-    told = ex.not_followed(error, "it leads in a circle")
+    told = ex.redirect_refused(error, "it leads in a circle")
     assert type(told) is ex.LinkFailed
-    assert str(told) == ("link failed; the redirect is not followed: it leads in a circle "
-                         "(host=h:1, address=q, condition=amqp:link:redirect)")
+    assert str(told) == (
+        "link failed; the redirect is not followed: it leads in a circle "
+        "(host=h:1, address=q, condition=amqp:link:redirect)"
+    )
     assert str(error) == "link failed (host=h:1, address=q, condition=amqp:link:redirect)"
 
 
-@pytest.mark.parametrize(("place", "kind"), [
-    (ex.ConnectionLost, ex.ConnectionLost), (ex.ConnectionFailed, ex.ConnectionFailed),
-    (ex.SessionEnded, ex.SessionEnded), (ex.LinkFailed, ex.LinkFailed),
-    (ex.DeliveryRejected, ex.DeliveryRejected)])
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        (ex.ConnectionLost, ex.ConnectionLost),
+        (ex.ConnectionFailed, ex.ConnectionFailed),
+        (ex.SessionEnded, ex.SessionEnded),
+        (ex.LinkFailed, ex.LinkFailed),
+        (ex.DeliveryRejected, ex.DeliveryRejected),
+    ],
+)
 def test_an_unknown_condition_takes_the_class_of_its_place(place, kind):
     error = ex.from_condition("vendor:strange", "odd", default=place, host="h:1")
     assert type(error) is kind
     assert (error.condition, error.description) == ("vendor:strange", "odd")
 
 
-@pytest.mark.parametrize(("place", "again"), [
-    (ex.ConnectionLost, True), (ex.ConnectionFailed, True), (ex.SessionEnded, True),
-    (ex.LinkFailed, True), (ex.DeliveryRejected, False)])
+@pytest.mark.parametrize(
+    ("place", "again"),
+    [
+        (ex.ConnectionLost, True),
+        (ex.ConnectionFailed, True),
+        (ex.SessionEnded, True),
+        (ex.LinkFailed, True),
+        (ex.DeliveryRejected, False),
+    ],
+)
 def test_what_has_an_unknown_condition_is_tried_again_but_no_rejected_message(place, again):
     assert ex.recoverable(ex.from_condition("vendor:strange", default=place)) is again
+
+
+def test_a_message_that_is_too_large_names_its_size_and_the_limit():
+    error = ex.too_large(5001, 5000, address="queue", message_id="m1")
+    assert str(error) == (
+        "message of 5001 bytes is larger than the 5000 bytes that may be sent (option "
+        "max_message_size here, or the limit of the peer) (address=queue, message-id=m1)"
+    )
+    assert type(ex.to_oslo(error, with_timeout=True)) is oslo.MessageDeliveryFailure

@@ -1,14 +1,4 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """How a listener hands over what came in one batch, to a server that only queues it."""
 
@@ -17,11 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from amqp1_driver.listener import Listener
+from amqp1_driver.connection.receiver import Delivery
+from amqp1_driver.driver import listener as listener_module
+from amqp1_driver.driver.listener import Listener, ListenerAdapter
+from amqp1_driver.exceptions import Closed, DecodeError
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.protocol.receiver import Delivery
 
-RECEIVER = SimpleNamespace(address="q", host="bus1:5672", link=None, again=Outcome.RELEASED)
+RECEIVER = SimpleNamespace(
+    address="q", host="bus1:5672", link=None, again=Outcome.RELEASED, expires=False
+)
 
 
 def message(letter):
@@ -100,3 +94,217 @@ def test_one_that_can_not_be_decoded_does_not_keep_the_others(listener, client):
     come(listener, message(b"a"), b"\xff", message(b"c"))
     assert seen == ["a", "c"]
     assert client.settled == [(2, Outcome.REJECTED)]
+
+
+def expiring(seconds):
+    """Message ``a`` with an absolute-expiry-time (3.2.4), seconds since 1970."""
+    stamp = (seconds * 1000).to_bytes(8, "big")
+    return (
+        b"\x00\x53\x73\xc0\x14\x09\xa1\x01a"
+        + 7 * b"\x40"
+        + b"\x83"
+        + stamp
+        + b"\x00\x53\x75\xa0\x02{}"
+    )
+
+
+@pytest.mark.parametrize(("now", "seen"), [(1000.0, ["a"]), (1005.0, ["a"]), (1005.1, [])])
+def test_an_expired_message_is_rejected_with_room_for_clocks_that_differ(
+    listener, client, caplog, monkeypatch, now, seen
+):
+    monkeypatch.setattr("amqp1_driver.driver.listener.time.time", lambda: now)
+    monkeypatch.setattr(RECEIVER, "expires", True)
+    found = []
+    listener.hand_to(lambda messages: found.append(messages[0].msg_id))
+    come(listener, expiring(1000))
+    assert found == seen
+    assert client.settled == ([] if seen else [(1, Outcome.REJECTED)])
+    assert ("Message a on q at bus1:5672 had expired 5.1 s before" in caplog.text) is not bool(seen)
+
+
+def test_a_batch_that_the_server_refuses_is_given_back(listener, client, caplog, monkeypatch):
+    """Where a thread polls: dropped, each message would keep its credit until the link goes."""
+    runs = []
+    monkeypatch.setattr(
+        "oslo_messaging._drivers.base.PollStyleListenerAdapter.start",
+        lambda self, callback: runs.append(callback),
+    )
+
+    def server(messages):
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    adapter = ListenerAdapter(listener, 10, 0.0)
+    adapter.start(server)
+    monkeypatch.setattr(listener, "load", lambda body: ({}, {}, None))
+    come(listener, message(b"a"), message(b"b"))
+    batch = listener.poll(0.0, 2, 0.0)
+    with caplog.at_level(logging.ERROR):
+        runs[0](batch)
+    assert client.settled == [(1, Outcome.RELEASED), (2, Outcome.RELEASED)]
+    assert "did not take 2 message(s) from q" in caplog.text
+
+
+def test_whatever_decoding_raises_rejects_the_message_once_and_frees_its_body(
+    listener, client, caplog, monkeypatch
+):
+    def load(body):
+        raise MemoryError
+
+    monkeypatch.setattr(listener, "load", load)
+    come(listener, message(b"a"))
+    assert listener.poll(0.0) == []
+    listener.hand_to(lambda messages: caught.append(messages[0]))
+    caught = []
+    come(listener, message(b"b"))
+    for _ in range(2):
+        with pytest.raises(DecodeError, match="MemoryError"):
+            _ = caught[0].message
+    assert client.settled == [(1, Outcome.REJECTED), (1, Outcome.REJECTED)]
+    assert caplog.text.count("rejected") == 2
+
+
+def test_a_decoder_that_fails_does_not_keep_the_others(listener, client, monkeypatch):
+    seen = []
+    decode = listener._decode
+
+    def fail(data):
+        if data == b"strange":
+            raise RuntimeError("a defect")
+        return decode(data)
+
+    monkeypatch.setattr(listener, "_decode", fail)
+    listener.hand_to(lambda messages: seen.append(messages[0].msg_id))
+    come(listener, b"strange", message(b"b"))
+    assert seen == ["b"]
+    assert client.settled == [(1, Outcome.REJECTED)]
+
+
+# -- the I/O thread has died ----------------------------------------------------------------------
+
+
+class Mortal(Client):
+    """A client whose I/O thread dies at once."""
+
+    dead = True
+
+    def ask(self, fn, timeout=5.0):
+        return True
+
+
+class Clock:
+    """Monotonic seconds, which waiting makes pass."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.waits = []
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(listener_module.time, "monotonic", made.monotonic)
+    monkeypatch.setattr(
+        listener_module.random, "SystemRandom", lambda: SimpleNamespace(random=lambda: 1.0)
+    )
+    return made
+
+
+def mortal(clock, subscribe):
+    made = Listener(subscribe, window=100)
+    made._ended = SimpleNamespace(wait=clock.wait, set=lambda: None)
+    return made
+
+
+SUBSCRIPTION = SimpleNamespace(
+    destinations=[SimpleNamespace(routing_key="events.info")], resemble=lambda other: True
+)
+
+
+def test_a_listener_whose_io_thread_keeps_dying_waits_longer_each_time(clock, caplog):
+    clients = []
+
+    def subscribe(queue):
+        clients.append(Mortal())
+        clients[-1].dead = len(clients) < 9
+        return clients[-1], SUBSCRIPTION
+
+    listener = mortal(clock, subscribe)
+    with caplog.at_level(logging.ERROR):
+        listener._keep_resubscribing()
+    assert clock.waits == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"The I/O thread has died: listening again on ['events.info'] in {pause}.0 s"
+        for pause in (1, 2, 4, 8, 16, 30, 30, 30)
+    ]
+
+
+def test_it_tries_again_where_it_could_not_subscribe(clock, caplog):
+    outcomes = [None, Closed("no"), OSError(24, "Too many open files"), None]
+
+    def subscribe(queue):
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        client = Mortal()
+        client.dead = bool(outcomes)
+        return client, SUBSCRIPTION
+
+    listener = mortal(clock, subscribe)
+    listener._keep_resubscribing()
+    assert clock.waits == [1, 2, 4]
+    assert caplog.text.count("Listening again has failed") == 2
+    assert not listener.client.dead
+
+
+def test_one_thread_at_a_time_revives(clock, monkeypatch):
+    started = []
+    monkeypatch.setattr(
+        listener_module.threading,
+        "Thread",
+        lambda **kw: SimpleNamespace(start=lambda: started.append(kw["name"])),
+    )
+    listener = mortal(clock, lambda queue: (Mortal(), SUBSCRIPTION))
+    listener._resubscribe_soon()
+    listener._resubscribe_soon()
+    assert started == ["amqp1-revive"]
+
+
+def test_a_listener_that_is_stopped_is_not_revived(clock):
+    listener = mortal(clock, lambda queue: (Mortal(), SUBSCRIPTION))
+    listener.queue.stop()
+    listener._keep_resubscribing()
+    assert clock.waits == []
+
+
+def test_a_poller_waits_no_longer_than_until_it_is_time_to_subscribe(clock, monkeypatch):
+    clients = []
+
+    def subscribe(queue):
+        clients.append(Mortal())
+        return clients[-1], SUBSCRIPTION
+
+    listener = mortal(clock, subscribe)
+    untils = []
+    monkeypatch.setattr(listener.queue, "take", untils.append)
+    assert listener.poll(timeout=None) == []
+    assert (untils, len(clients)) == ([1001.0], 1)
+    clock.now = 1001.0
+    assert listener.poll(timeout=None) == []
+    assert len(clients) == 2
+    assert listener.poll(timeout=0.5) == []
+    assert (untils, len(clients)) == ([1001.0, 1001.0, 1001.5], 2)
+
+
+def test_where_clocks_may_be_wrong_nothing_expires(listener, client, monkeypatch):
+    monkeypatch.setattr("amqp1_driver.driver.listener.time.time", lambda: 1e6)
+    found = []
+    listener.hand_to(lambda messages: found.append(messages[0].msg_id))
+    come(listener, expiring(1000))
+    assert (found, client.settled) == (["a"], [])

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The page on migrating from rabbit:// has all options of that driver, and real ones of ours."""
 
@@ -24,7 +14,7 @@ from amqp1_driver import options
 
 _PAGE = pathlib.Path(__file__).resolve().parents[2] / "doc" / "source" / "migrating-rabbit.rst"
 _TEXT = _PAGE.read_text()
-_TABLE = _TEXT[_TEXT.index(".. begin of the map"):_TEXT.index(".. end of the map")]
+_TABLE = _TEXT[_TEXT.index(".. begin of the map") : _TEXT.index(".. end of the map")]
 #: (option of rabbit, options of ours); a row goes on where the first column is empty
 _LINES = [line for line in _TABLE.splitlines() if "``" in line or " -- " in line][1:]
 

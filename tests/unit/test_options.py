@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Options: names and defaults, overrides in the URL, checks, hosts."""
 
@@ -70,9 +60,12 @@ NEW = {
     "host_selection": "shuffle",
     "ssl_min_version": "TLSv1.2",
     "resend_released": False,
+    "redirect_hosts": (),
+    "sasl_allow_insecure_mechs": True,
     "max_frame_size": 1048576,
     "reply_backlog": 1000,
     "session_window": 0,
+    "max_message_size": 67108864,
     "mailbox_size": 10000,
     "blocked_warning_interval": 10.0,
     "compression": "",
@@ -146,7 +139,7 @@ def test_importing_needs_neither_proton_nor_oslo_messaging():
         "print(len(o.list_opts()[0][1]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "87\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{len(KEPT) + len(NEW)}\n"), done.stderr
 
 
 def test_names_and_defaults(conf):
@@ -156,8 +149,6 @@ def test_names_and_defaults(conf):
 
 def test_default_settings_with_changes():
     assert options.default_settings(reply_link_credit=5).reply_link_credit == 5
-    with pytest.raises(options.InvalidOption):
-        options.default_settings(pre_settled=["everything"])
     with pytest.raises(options.InvalidOption, match="possible values are rpc-cast, notify"):
         options.default_settings(durable=["rpc-call"])
     assert options.default_settings(durable=[""]).durable == frozenset()
@@ -228,6 +219,11 @@ def test_pre_settled_repeated_in_the_url(conf):
     assert load(conf, url).pre_settled == frozenset({"rpc-cast", "rpc-call"})
 
 
+def test_hosts_of_redirects_in_configuration_and_url(conf):
+    assert load(conf, redirect_hosts=["a", "b:1"]).redirect_hosts == ("a", "b:1")
+    assert load(conf, "amqp://localhost/?redirect_hosts=c,*.d").redirect_hosts == ("c", "*.d")
+
+
 def test_two_urls_do_not_mix_in_one_configuration(conf):
     assert load(conf, "amqp://h/?reply_link_credit=3").reply_link_credit == 3
     assert load(conf, "amqp://h/").reply_link_credit == 200
@@ -236,13 +232,21 @@ def test_two_urls_do_not_mix_in_one_configuration(conf):
 SECRET_URL = "amqp://joe:s3cret@h1:5672,joe:s3cret@h2/vh?{query}&ssl_key_password=k3y"
 
 
-@pytest.mark.parametrize("name", ["idle_timeoot", "keys", "_conf", "transport_url"])
-def test_an_unknown_option_in_the_url_is_named_without_passwords(conf, name):
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("idle_timeoot", "idle_timeoot=1&ssl_key_password=***"),
+        ("keys", "keys=***"),
+        ("_conf", "***"),
+        ("transport_url", "transport_url=1&ssl_key_password=***"),
+    ],
+)
+def test_an_unknown_option_in_the_url_is_named_without_passwords(conf, name, shown):
     with pytest.raises(options.InvalidOption) as caught:
         load(conf, SECRET_URL.format(query=f"{name}=1"))
     assert str(caught.value) == (
         f"unknown option '{name}' in the transport URL "
-        f"amqp://h1:5672,h2/vh?{name}&ssl_key_password: "
+        f"amqp://joe:***@h1:5672,joe:***@h2/vh?{shown}: "
         "there is no such option in group [oslo_messaging_amqp]"
     )
     assert isinstance(caught.value, ValueError)
@@ -282,9 +286,31 @@ def test_choices_are_accepted(conf, mode):
     assert load(conf, "amqp://h/?compression=gzip").compression == "gzip"
 
 
-def test_unknown_kinds_of_pre_settled_messages_are_named(conf):
-    with pytest.raises(options.InvalidOption, match=r"'pre_settled': unknown value a, rpc-kast"):
-        load(conf, pre_settled=["rpc-kast", "a", "notify"])
+def test_unknown_kinds_of_pre_settled_messages_are_named_and_ignored(conf, caplog):
+    """As the removed driver did: a service must not end by that."""
+    settings = load(conf, pre_settled=["rpc-kast", "a", "notify"])
+    assert settings.pre_settled == frozenset({"notify"})
+    assert caplog.messages == [
+        "Option 'pre_settled': unknown value a, rpc-kast is ignored; "
+        "possible values are rpc-call, rpc-cast, rpc-reply, notify"
+    ]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_unknown_kinds_of_pre_settled_messages_in_the_url_are_ignored_too(conf, caplog):
+    assert load(conf, "amqp://h/?pre_settled=rpc-kast").pre_settled == frozenset()
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("size", [0, 65536, 67108864, 1 << 40])
+def test_messages_may_be_bounded_by_64_kib_or_more_or_not_at_all(conf, size):
+    assert load(conf, max_message_size=size).max_message_size == size
+
+
+@pytest.mark.parametrize("size", [1, 65535])
+def test_a_smaller_bound_for_messages_is_refused(conf, size):
+    with pytest.raises(options.InvalidOption, match="'max_message_size' must be 0 or at least 65"):
+        load(conf, max_message_size=size)
 
 
 def test_an_empty_container_name_is_none(conf):
@@ -385,8 +411,13 @@ def test_virtual_host(conf, text, vhost):
 
 def test_redacted_url(conf):
     url = parse(conf, "amqp+oslo://joe:s3cret@/vh?ssl_key_password=k3y&ssl=1")
-    assert options.redacted(url) == "amqp+oslo://localhost/vh?ssl_key_password&ssl"
+    assert options.redacted(url) == "amqp+oslo://joe:***@/vh?ssl_key_password=***"
     assert options.redacted(parse(conf, "amqp://h:1,g")) == "amqp://h:1,g/"
+
+
+@pytest.mark.parametrize("host", ["a\x00b", "a\udc80b"])
+def test_a_url_that_can_not_be_written_is_redacted_as_a_whole(conf, host):
+    assert options.redacted(parse(conf, f"amqp://user:secret@{host}/")) == "amqp://***"
 
 
 def test_default_exchange(conf):
@@ -421,9 +452,16 @@ def test_an_application_that_has_defined_such_a_group_keeps_it(conf):
 AZURE = "amqp://rule:k%2Fey=@ns.servicebus.windows.net/"
 
 
-@pytest.mark.parametrize("name", [
-    "ns.servicebus.windows.net", "NS.ServiceBus.Windows.Net", "ns.servicebus.windows.net.",
-    "ns.servicebus.usgovcloudapi.net", "ns.servicebus.chinacloudapi.cn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ns.servicebus.windows.net",
+        "NS.ServiceBus.Windows.Net",
+        "ns.servicebus.windows.net.",
+        "ns.servicebus.usgovcloudapi.net",
+        "ns.servicebus.chinacloudapi.cn",
+    ],
+)
 def test_service_bus_is_known_by_its_name_and_has_tls(conf, name):
     url = f"amqp://rule:key@{name}/"
     settings = load(conf, url)
@@ -431,9 +469,14 @@ def test_service_bus_is_known_by_its_name_and_has_tls(conf, name):
     assert [host.port for host in options.hosts(parse(conf, url), settings)] == [5671]
 
 
-@pytest.mark.parametrize("url", [
-    "amqp://rule:key@servicebus.windows.net.example.org/", "amqp://",
-    "amqp://rule:key@ns.servicebus.windows.net,rule:key@other/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://rule:key@servicebus.windows.net.example.org/",
+        "amqp://",
+        "amqp://rule:key@ns.servicebus.windows.net,rule:key@other/",
+    ],
+)
 def test_what_is_not_service_bus_by_its_name(conf, url):
     assert load(conf, url).addressing_mode == "dynamic"
 
@@ -456,12 +499,16 @@ def test_service_bus_needs_a_key_or_a_provider(conf, user):
     assert len(options.hosts(parse(conf, url), settings)) == 1
 
 
-@pytest.mark.parametrize(("url", "port", "websocket", "tls"), [
-    ("amqp://h/?transport=websocket", 443, True, True),
-    ("amqp://h:8443/?transport=websocket", 8443, True, True),
-    ("amqp://h:443/", 443, True, False),  # TLS is for the host, see the port
-    ("amqp://h:443/?transport=tcp", 443, False, False),
-    ("amqp://h/", 5672, False, False)])
+@pytest.mark.parametrize(
+    ("url", "port", "websocket", "tls"),
+    [
+        ("amqp://h/?transport=websocket", 443, True, True),
+        ("amqp://h:8443/?transport=websocket", 8443, True, True),
+        ("amqp://h:443/", 443, True, False),  # TLS is for the host, see the port
+        ("amqp://h:443/?transport=tcp", 443, False, False),
+        ("amqp://h/", 5672, False, False),
+    ],
+)
 def test_what_carries_amqp(conf, url, port, websocket, tls):
     settings = load(conf, url)
     [host] = options.hosts(parse(conf, url), settings)
@@ -477,9 +524,17 @@ def test_a_proxy():
     assert options.tunnel.proxy("") is None
 
 
-@pytest.mark.parametrize("url", [
-    "proxy:3128", "http://proxy", "https://proxy:3128", "http://u:secret@proxy:x", "http://:80",
-    "http://u:secret@proxy:3128/path"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "proxy:3128",
+        "http://proxy",
+        "https://proxy:3128",
+        "http://u:secret@proxy:x",
+        "http://:80",
+        "http://u:secret@proxy:3128/path",
+    ],
+)
 def test_a_proxy_that_can_not_be_understood(url):
     with pytest.raises(options.InvalidOption, match="option 'proxy': a proxy") as caught:
         options.default_settings(proxy=url)
@@ -491,16 +546,26 @@ def test_a_path_that_is_none():
         options.default_settings(websocket_path="ws")
 
 
-@pytest.mark.parametrize("query, package, text", [
-    ("telemetry_port=9100", "prometheus_client",
-     r"'telemetry_port' needs the package prometheus_client: .*amqp1-driver\[telemetry\]"),
-    ("telemetry_directory=/var/lib/t&telemetry_format=parquet", "pyarrow",
-     r"'telemetry_format' needs the package pyarrow: .*amqp1-driver\[telemetry-parquet\]"),
-])
+@pytest.mark.parametrize(
+    "query, package, text",
+    [
+        (
+            "telemetry_port=9100",
+            "prometheus_client",
+            r"'telemetry_port' needs the package prometheus_client: .*amqp1-driver\[telemetry\]",
+        ),
+        (
+            "telemetry_directory=/var/lib/t&telemetry_format=parquet",
+            "pyarrow",
+            r"'telemetry_format' needs the package pyarrow: .*amqp1-driver\[telemetry-parquet\]",
+        ),
+    ],
+)
 def test_a_package_that_telemetry_needs_is_named(conf, monkeypatch, query, package, text):
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec",
-                        lambda name: None if name == package else real(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else real(name)
+    )
     with pytest.raises(options.InvalidOption, match=text):
         load(conf, f"amqp://localhost/?{query}")
 

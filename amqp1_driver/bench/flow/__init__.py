@@ -1,17 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What flow control is worth to oslo.messaging: senders and a receiver in one process, on RabbitMQ.
+"""A benchmark of flow control: senders and a receiver of one process on RabbitMQ. Main thread.
 
-A fast queue and a slow one are used at the same time over one transport, and each alone before:
-what one loses by the other's company is what flow control of the whole connection costs.
+One transport serves a fast queue and a slow one: first each queue alone, then both at the same
+time. The rate that one queue loses when the other is busy too is the cost of flow control of the
+whole connection.
 """

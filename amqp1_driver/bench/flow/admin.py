@@ -1,18 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Declares, looks at, reads and deletes queues of RabbitMQ, over AMQP 1.0, without any driver.
+"""A client that declares, inspects, reads and deletes queues of RabbitMQ. Main thread.
 
-Requests go to ``/management``, as RabbitMQ documents it: subject = method, to = path.
+The client speaks AMQP 1.0 with proton and uses no driver of oslo.messaging. Requests go to
+``/management``, as RabbitMQ documents it: subject = method, to = path.
 """
 
 from __future__ import annotations
@@ -34,53 +25,87 @@ from amqp1_driver.bench.workers.ledger import Ledger
 #: method, path, body
 Request = tuple[str, str, Any]
 
-#: section amqp-value with null: proton writes no body at all for None, and RabbitMQ wants one
+#: encoded section amqp-value with null: for None proton writes no body, and RabbitMQ requires one
 _NULL = b"\x00\x53\x77\x40"
 _WINDOW = 500
-#: in the JSON of either driver, of which one has JSON within JSON
+#: sender and number in the JSON of a message; one of the drivers has JSON within JSON
 _SENDER = re.compile(rb'\\?"i\\?": ?(-?\d+)')
 _NUMBER = re.compile(rb'\\?"n\\?": ?\\?"(\d{%d})' % DIGITS)
 
 
 def declare(queue: Queue, exchange: str) -> list[Request]:
-    """What makes a queue, with the binding that rabbit's driver needs."""
-    requests: list[Request] = [("PUT", _path("queues", queue.name), {
-        "durable": True, "exclusive": False, "auto_delete": False, "arguments": queue.arguments,
-    })]  # fmt: skip
+    """Return the requests that declare a queue.
+
+    :param exchange: a topic exchange, which rabbit's driver needs with a binding to the queue
+    """
+    requests: list[Request] = [
+        (
+            "PUT",
+            _path("queues", queue.name),
+            {
+                "durable": True,
+                "exclusive": False,
+                "auto_delete": False,
+                "arguments": queue.arguments,
+            },
+        )
+    ]
     if queue.key is not None:
-        requests.append(("PUT", _path("exchanges", exchange), {
-            "type": "topic", "durable": True, "auto_delete": False, "internal": False,
-            "arguments": {},
-        }))  # fmt: skip
-        requests.append(("POST", "/bindings", {
-            "source": exchange, "destination_queue": queue.name, "binding_key": queue.key,
-            "arguments": {},
-        }))  # fmt: skip
+        requests.append(
+            (
+                "PUT",
+                _path("exchanges", exchange),
+                {
+                    "type": "topic",
+                    "durable": True,
+                    "auto_delete": False,
+                    "internal": False,
+                    "arguments": {},
+                },
+            )
+        )
+        requests.append(
+            (
+                "POST",
+                "/bindings",
+                {
+                    "source": exchange,
+                    "destination_queue": queue.name,
+                    "binding_key": queue.key,
+                    "arguments": {},
+                },
+            )
+        )
     return requests
 
 
 def delete(queue: Queue) -> Request:
-    """What deletes a queue with all that is in it."""
+    """Return the request that deletes a queue with its messages."""
     return "DELETE", _path("queues", queue.name), None
 
 
 def depth(url: str, queue: Queue, seconds: float) -> int:
-    """How many messages wait in a queue."""
+    """Return the number of messages that wait in a queue."""
     (body,) = ask(url, [("GET", _path("queues", queue.name), None)], seconds)
     return int(body["message_count"])
 
 
 def ask(url: str, requests: Sequence[Request], seconds: float) -> list[Any]:
-    """The bodies of the responses; Trouble if there is an error among them."""
+    """Send requests, one after the other, and return the bodies of the responses.
+
+    :param seconds: time limit of all requests together
+    :raises Trouble: a response is an error, or the connection fails, or the time is over
+    """
     client = _Asking(url, requests, seconds)
     client.run()
     return client.bodies
 
 
 def read(url: str, queue: Queue, count: int, seconds: float) -> dict[str, str]:
-    """Take so many messages out of a queue; packed counts of each sender's, as a server has them.
+    """Take ``count`` messages out of a queue.
 
-    :raises Trouble: they don't come in time
+    :returns: for each sender, the packed counts of its messages, as in the report of a server
+    :raises Trouble: the messages do not arrive within ``seconds``, or one is not from a benchmark
     """
     reader = _Reading(url, queue.name, count, seconds)
     if count:
@@ -94,7 +119,7 @@ def _path(kind: str, name: str) -> str:
 
 
 class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """A connection until it has what it wants, or until it takes too long."""
+    """A client that connects, does one task within a time limit, and closes."""
 
     def __init__(self, url: str, seconds: float, prefetch: int) -> None:
         super().__init__(prefetch=prefetch, auto_settle=True)
@@ -105,58 +130,64 @@ class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Until it is done; Trouble if it fails."""
+        """Do the task.
+
+        :raises Trouble: the task failed
+        """
         proton.reactor.Container(self).run()
         if self._trouble is not None:
             raise Trouble(self._trouble)
 
     def on_start(self, event: Any) -> None:
-        """Connect."""
+        """Connect, and start the timer of the time limit."""
         self._timer = event.container.schedule(self._seconds, self)
         self.connection = event.container.connect(self._url, reconnect=False)
 
     def on_timer_task(self, event: Any) -> None:
-        """It is late."""
+        """Fail: the time limit is over."""
         self.finish(f"{self.doing()}: not done in {self._seconds:g} s")
 
     def finish(self, trouble: str | None = None) -> None:
-        """Close; without trouble it was a success."""
+        """Close the connection.
+
+        :param trouble: text of the error; None: the task succeeded
+        """
         self._trouble = self._trouble or trouble
         self._timer.cancel()
         self.connection.close()
 
     def doing(self) -> str:
-        """What it is at, for errors."""
+        """Return a description of the current step, for errors."""
         raise NotImplementedError
 
     def on_transport_error(self, event: Any) -> None:
-        """The broker has gone, or lets nobody in."""
+        """Fail: the connection is lost, or the broker did not accept it."""
         self.finish(f"{self.doing()}: {event.transport.condition}")
 
     def on_link_error(self, event: Any) -> None:
-        """Refused."""
+        """Fail: the broker detached the link with an error."""
         self.finish(f"{self.doing()}: {event.link.remote_condition}")
 
     def on_session_error(self, event: Any) -> None:
-        """Refused."""
+        """Fail: the broker ended the session with an error."""
         self.finish(f"{self.doing()}: {event.session.remote_condition}")
 
     def on_connection_error(self, event: Any) -> None:
-        """Refused."""
+        """Fail: the broker closed the connection with an error."""
         self.finish(f"{self.doing()}: {event.connection.remote_condition}")
 
 
 class _Pair(proton.reactor.LinkOption):  # type: ignore[misc]
-    """One of the two links of a management client."""
+    """The settings of each of the two links of a management client."""
 
     def apply(self, link: Any) -> None:
-        """Set it up."""
+        """Set the link to send settled messages, and mark it as paired."""
         link.snd_settle_mode = proton.Link.SND_SETTLED
         link.properties = proton.PropertyDict({proton.symbol("paired"): True})
 
 
 class _Asking(_Client):
-    """One request after the other."""
+    """A client that sends each request after the response to the one before."""
 
     def __init__(self, url: str, requests: Sequence[Request], seconds: float) -> None:
         super().__init__(url, seconds, 10)
@@ -165,20 +196,22 @@ class _Asking(_Client):
         self._asked = False
 
     def doing(self) -> str:
-        """The request."""
+        """Return method and path of the current request."""
         method, path, _ = self._requests[min(len(self.bodies), len(self._requests) - 1)]
         return f"{method} {path}"
 
     def on_start(self, event: Any) -> None:
-        """Both links of one name."""
+        """Attach both links, which have the same name."""
         super().on_start(event)
-        event.container.create_receiver(self.connection, "/management", target="$me", name="pair",
-                                        options=_Pair())  # fmt: skip
-        self._sender = event.container.create_sender(self.connection, "/management", source="$me",
-                                                     name="pair", options=_Pair())  # fmt: skip
+        event.container.create_receiver(
+            self.connection, "/management", target="$me", name="pair", options=_Pair()
+        )
+        self._sender = event.container.create_sender(
+            self.connection, "/management", source="$me", name="pair", options=_Pair()
+        )
 
     def on_sendable(self, event: Any) -> None:
-        """The first request."""
+        """Send the first request, as soon as there is credit."""
         if not self._asked:
             self._ask()
 
@@ -198,7 +231,7 @@ class _Asking(_Client):
         delivery.settle()
 
     def on_message(self, event: Any) -> None:
-        """The response."""
+        """Store a response and send the next request; fail if the response is an error."""
         if not str(event.message.subject).startswith("2"):
             self.finish(f"{self.doing()}: {event.message.subject} {event.message.body!r}")
             return
@@ -210,7 +243,7 @@ class _Asking(_Client):
 
 
 class _Reading(_Client):
-    """Takes messages and looks for their numbers, without decoding them."""
+    """A client that takes messages and finds their numbers without decoding the messages."""
 
     def __init__(self, url: str, name: str, count: int, seconds: float) -> None:
         super().__init__(url, seconds, 0)
@@ -219,18 +252,18 @@ class _Reading(_Client):
         self._left = count
 
     def doing(self) -> str:
-        """The queue."""
+        """Return the queue and the number of messages that are left."""
         return f"reading {self._name}, {self._left} messages left"
 
     def on_start(self, event: Any) -> None:
-        """Read the queue."""
+        """Attach to the queue, and grant the first credit."""
         super().on_start(event)
         receiver = event.container.create_receiver(self.connection, _path("queues", self._name))
         receiver.flow(min(_WINDOW, self._left))
         self._granted = min(_WINDOW, self._left)
 
     def on_delivery(self, event: Any) -> None:
-        """A message."""
+        """Accept and count a message, and grant more credit."""
         delivery = event.delivery
         if not delivery.readable or delivery.partial:
             return

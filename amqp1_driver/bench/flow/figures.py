@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Figures of a run, their medians over rounds, and ratios between drivers. Pure."""
 
@@ -30,9 +20,10 @@ _COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
 
 
 def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
-    """What one sender has done in one phase, from what its worker says.
+    """Compute the figures of one sender in one phase.
 
-    :param at: when it began, monotonic nanoseconds
+    :param outcome: of the sender, from the report of its worker
+    :param at: time at which the sender began, monotonic nanoseconds
     """
     latency = Histogram.load(outcome["latency"])
     return {
@@ -43,9 +34,11 @@ def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
             **{name: latency.percentile(percent) / 1e3 for name, percent in _PERCENTILES},
             "max": latency.max / 1e3,
         },
-        "errors": {kind: {"count": count, "first": words}
-                   for kind, (count, words) in outcome["errors"].items()},
-    }  # fmt: skip
+        "errors": {
+            kind: {"count": count, "first": words}
+            for kind, (count, words) in outcome["errors"].items()
+        },
+    }
 
 
 def _rate(name: str, phase: str) -> Figure:
@@ -74,7 +67,7 @@ def _of(name: str) -> dict[str, Figure]:
     }
 
 
-#: columns of the table; "kept": of the rate that it has alone
+#: rows of the table, by kind of scenario; "kept": percentage of the rate alone that remains
 FIGURES: dict[str, dict[str, Figure]] = {
     KINDS[0]: {
         **_of(CLASSIC),
@@ -90,7 +83,7 @@ FIGURES: dict[str, dict[str, Figure]] = {
         "CPUs": lambda run: run["busy"],
     },
 }
-#: figures of which there are ratios
+#: names of the figures with ratios, by kind of scenario
 COMPARED = {
     KINDS[0]: ("total/s", f"{CLASSIC}/s", f"{QUORUM}/s", f"{CLASSIC} p50 ms", f"{CLASSIC} p99 ms"),
     KINDS[1]: ("received/s", "received kept %", f"{QUORUM}/s", f"{QUORUM} p99 ms"),
@@ -98,7 +91,7 @@ COMPARED = {
 
 
 def summary(kind: str, runs: Sequence[Run]) -> dict[str, Any] | None:
-    """Medians of all figures and sums of all counts; None without runs."""
+    """Return medians of all figures and sums of all counts; None without runs."""
     if not runs:
         return None
     result: dict[str, Any] = {
@@ -111,5 +104,5 @@ def summary(kind: str, runs: Sequence[Run]) -> dict[str, Any] | None:
 
 
 def ratios(kind: str, runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, Any]:
-    """Figures as multiples of another driver's, with the lowest and the highest of a round."""
+    """Return figures as multiples of another driver's, with the lowest and highest of a round."""
     return {name: ratio(FIGURES[kind][name], runs, base) for name in COMPARED[kind]}

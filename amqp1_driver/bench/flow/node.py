@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The RabbitMQ node on which it happens."""
+"""The RabbitMQ node of a flow benchmark. Main thread."""
 
 from __future__ import annotations
 
@@ -27,12 +17,12 @@ _SECONDS = 30.0
 
 
 class Node(NamedTuple):
-    """One that runs.
+    """A running RabbitMQ node.
 
-    :param name: with its version
+    :param name: with the version
     :param address: USER:PASSWORD@HOST:PORT
-    :param suite: where tools/rabbitmq.sh has it from
-    :param disk: what is known of its ``fdatasync``: ``us`` of the disk, ``added_ms``
+    :param suite: Debian suite from which tools/rabbitmq.sh has installed the node
+    :param disk: durations of ``fdatasync``: ``fdatasync_us`` of the disk itself, ``added_ms``
     """
 
     name: str
@@ -42,19 +32,28 @@ class Node(NamedTuple):
 
     @property
     def url(self) -> str:
-        """For AMQP 1.0."""
+        """Return the URL for AMQP 1.0."""
         return f"amqp://{self.address}"
 
     def connections(self) -> list[str]:
-        """The protocols of all connections there are now."""
+        """Return the protocol of each connection that the node has now, sorted."""
         port = self.address.rpartition(":")[2]
-        text = buses.rabbitmq("ctl", self.suite, port, "-q", "list_connections", "protocol",
-                              "--formatter", "json", seconds=_SECONDS)  # fmt: skip
+        text = buses.rabbitmq(
+            "ctl",
+            self.suite,
+            port,
+            "-q",
+            "list_connections",
+            "protocol",
+            "--formatter",
+            "json",
+            seconds=_SECONDS,
+        )
         return sorted(protocol(entry["protocol"]) for entry in json.loads(text))
 
 
 def protocol(found: Any) -> str:
-    """"0.9.1" from [0, 9, 1] or "{0,9,1}", "1.0" likewise; other words as they are."""
+    """Return "0.9.1" for [0, 9, 1] or "{0,9,1}", "1.0" likewise; return other words unchanged."""
     if isinstance(found, str):
         found = found.strip("{}").split(",")
     return ".".join(map(str, found))
@@ -62,7 +61,12 @@ def protocol(found: Any) -> str:
 
 @contextlib.contextmanager
 def started(kind: str, fsync_ms: float) -> Iterator[Node]:
-    """A node whose every ``fsync`` takes so much longer; Trouble if it does not come up."""
+    """Start a node, and stop it at the end of the block.
+
+    :param kind: one of ``KINDS``
+    :param fsync_ms: delay before each ``fsync`` and ``fdatasync`` of the node, milliseconds
+    :raises Trouble: the node does not start
+    """
     disk = {"fdatasync_us": round(fdatasync_us()), "added_ms": fsync_ms}
     with slowed(fsync_ms) as environment, buses.started(kind, environment) as bus:
         yield Node(bus.name, bus.address, buses.RABBITMQ[kind], disk)

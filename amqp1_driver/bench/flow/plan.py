@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is measured, and which queues a driver uses for it. Pure."""
+"""The scenarios of a flow benchmark, and the queues that a driver uses in them. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +12,15 @@ from typing import Any, NamedTuple
 from amqp1_driver.bench.plan import Entry, size_text
 
 KINDS = ("two-senders", "receive-and-send")
-#: senders are called after the type of their queue
+#: types of queues; a sender has the name of its queue's type
 CLASSIC, QUORUM = "classic", "quorum"
-#: a server's name that nobody has: what is cast to it goes to a queue that is there or comes back
+#: kind of an entry: a plain client of AMQP 0.9.1 with one connection
+PLAIN = "amqp091"
+#: server of every target, a name that no other server has: the broker puts a cast into an existing
+#: queue, or returns it
 SERVER = "flow"
 
-#: what keeps rabbit's driver to one connection for all that it sends
+#: options that limit rabbit's driver to one connection for sending
 ONE_CONNECTION = (
     "oslo_messaging_rabbit.conn_pool_min_size=1",
     "oslo_messaging_rabbit.rpc_conn_pool_size=1",
@@ -36,27 +29,28 @@ _PREFETCH = {
     "amqp": "oslo_messaging_amqp.rpc_server_credit=",
     "rabbit": "oslo_messaging_rabbit.rabbit_qos_prefetch_count=",
 }
-#: rabbit's driver shall not declare as transient what is durable
+#: options that every run needs: our driver must not delete the queues, and rabbit's driver must
+#: declare them as durable, as the benchmark does
 _BASICS = {
-    "amqp": ("oslo_messaging_amqp.delete_unused_queues=false",),  # its messages are counted yet
+    "amqp": ("oslo_messaging_amqp.delete_unused_queues=false",),  # a run counts the messages later
     "rabbit": ("oslo_messaging_rabbit.amqp_durable_queues=true",),
 }
-#: what this project's driver gives a queue for RPC by default, in milliseconds
+#: ``x-expires`` of this project's driver for RPC queues by default, milliseconds
 _EXPIRES_MS = 1_800_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flow:
-    """What every driver has to do.
+    """A scenario, which every driver runs.
 
-    :param kind: one of KINDS
-    :param threads: that send to each queue, each waits for its message
-    :param quorum_threads: that send to the quorum queue, if it is another number
-    :param size: of the payload, bytes
-    :param seconds: of each phase
-    :param waiting: messages in the queue that is received from
-    :param prefetch: messages that the broker may send ahead to the receiver; 0: as the driver
-        has it by default
+    :param kind: one of ``KINDS``
+    :param threads: threads that send to each queue; each waits for the outcome of its message
+    :param quorum_threads: threads that send to the quorum queue; 0: as many as ``threads``
+    :param size: size of the payload, bytes
+    :param seconds: duration of each phase
+    :param waiting: messages that wait in the receiver's queue when a run begins
+    :param prefetch: messages that the broker may send ahead to the receiver; 0: the default of
+        the driver
     """
 
     kind: str
@@ -68,23 +62,26 @@ class Flow:
     prefetch: int = 200
 
     def of(self, sender: str) -> int:
-        """The threads of a sender."""
+        """Return the number of threads of a sender."""
         return self.quorum_threads or self.threads if sender == QUORUM else self.threads
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Return a description of the scenario, for tables."""
         size = size_text(self.size)
         if self.kind == KINDS[0]:
-            return (f"two senders: {_threads(self.of(CLASSIC))} to a classic queue, "
-                    f"{_threads(self.of(QUORUM))} to a quorum queue, {size}")  # fmt: skip
-        return (f"a receiver and a sender: {self.waiting} messages wait, "
-                f"{_threads(self.of(QUORUM))} to a quorum queue, {size}")  # fmt: skip
-
+            return (
+                f"two senders: {_threads(self.of(CLASSIC))} to a classic queue, "
+                f"{_threads(self.of(QUORUM))} to a quorum queue, {size}"
+            )
+        return (
+            f"a receiver and a sender: {self.waiting} messages wait, "
+            f"{_threads(self.of(QUORUM))} to a quorum queue, {size}"
+        )
 
     def options(self, entry: Entry) -> list[str]:
-        """The driver's options with those of this scenario."""
-        if self.kind == KINDS[0] or not self.prefetch:
+        """Return this scenario's options, then those of the driver, which override them."""
+        if self.kind == KINDS[0] or not self.prefetch or entry.kind == PLAIN:
             return list(entry.options)
         return [_PREFETCH[scheme(entry)] + str(self.prefetch), *entry.options]
 
@@ -94,9 +91,12 @@ def _threads(number: int) -> str:
 
 
 class Queue(NamedTuple):
-    """A queue as a driver would name it.
+    """A queue with the name that a driver gives it.
 
-    :param key: with which rabbit's driver sends to it through its exchange; None: by its name
+    :param type: CLASSIC or QUORUM
+    :param arguments: of its declaration
+    :param key: routing key with which rabbit's driver sends to the queue through its exchange;
+        None: the driver sends to the name of the queue
     """
 
     name: str
@@ -106,7 +106,14 @@ class Queue(NamedTuple):
 
 
 def scheme(entry: Entry) -> str:
-    """``amqp`` or ``rabbit``: ValueError for others, whose queues are not known."""
+    """Return the scheme of a driver: ``amqp`` or ``rabbit``.
+
+    The plain client uses the queues of rabbit's driver.
+
+    :raises ValueError: this benchmark does not know the queues of the driver
+    """
+    if entry.kind == PLAIN:
+        return "rabbit"
     found = entry.url.partition(":")[0].partition("+")[0]
     if found not in ("amqp", "rabbit") or entry.kind != "messaging":
         raise ValueError(f"{entry.label}: only drivers for amqp: and rabbit: share RabbitMQ")
@@ -114,10 +121,12 @@ def scheme(entry: Entry) -> str:
 
 
 def queue(entry: Entry, exchange: str, topic: str, kind: str) -> Queue:
-    """The queue of ``Target(exchange, topic, server=SERVER)``.
+    """Return the queue of ``Target(exchange, topic, server=SERVER)``.
 
-    Neither driver declares it to send to it, so that it can be of any type; a classic one is
-    declared as the driver itself would do it, which then may listen to it too.
+    Neither driver declares this queue when it sends, so the queue can have any type. A classic
+    queue has the arguments that the driver itself declares, so the driver can also listen to it.
+
+    :param kind: CLASSIC or QUORUM
     """
     arguments: dict[str, Any] = {"x-queue-type": QUORUM} if kind == QUORUM else {}
     if scheme(entry) == "rabbit":
@@ -128,20 +137,31 @@ def queue(entry: Entry, exchange: str, topic: str, kind: str) -> Queue:
     return Queue(f"openstack:rpc:unicast:{exchange}:{topic}:{SERVER}", kind, arguments, None)
 
 
+def filler(entry: Entry) -> Entry:
+    """Return the driver that creates the waiting messages; the plain client uses rabbit's."""
+    if entry.kind != PLAIN:
+        return entry
+    return Entry("rabbit", "rabbit:", entry.python, options=_BASICS["rabbit"])
+
+
 def defaults() -> list[Entry]:
-    """Rabbit's driver with one connection for what it sends and with its pool; this one."""
+    """Return rabbit's driver with one connection for sending, rabbit's with its pool, and ours."""
     rabbit = Entry("rabbit", "rabbit:", sys.executable)
     one = dataclasses.replace(rabbit, label="rabbit, pool of 1", options=ONE_CONNECTION)
     return [one, rabbit, Entry("ours", "amqp:", sys.executable)]
 
 
 def with_basics(given: Sequence[Entry], more: Sequence[Entry]) -> list[Entry]:
-    """The same with the options that they need here, before those of their own.
+    """Return the entries with the options that every run needs, their own, and the user's.
 
-    :param more: the same entries with what the user has asked for
+    Later options override earlier ones. The plain client has no options.
+
+    :param more: the same entries, with the user's options instead of their own
     """
     return [
-        dataclasses.replace(
+        entry
+        if entry.kind == PLAIN
+        else dataclasses.replace(
             entry, options=(*_BASICS[scheme(entry)], *entry.options, *asked.options)
         )
         for entry, asked in zip(given, more, strict=True)

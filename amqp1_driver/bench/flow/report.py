@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Tables of what was measured. Pure."""
+"""Text tables of a flow benchmark's results. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +15,13 @@ _COUNTS = ("lost", "duplicated", "failed")
 
 
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
-    """Everything about one scenario: a column for each driver."""
+    """Return all lines about one scenario, with a column for each driver."""
     entries = scenario["entries"]
     rounds = max(len(entry["runs"]) for entry in entries)
-    lines = [f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
-             f"round{'s' if rounds > 1 else ''} of {scenario['seconds']:g} s)"]  # fmt: skip
+    lines = [
+        f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
+        f"round{'s' if rounds > 1 else ''} of {scenario['seconds']:g} s)"
+    ]
     there = [entry for entry in entries if entry["median"] is not None]
     if there:
         lines += table(_rows(scenario["kind"], there))
@@ -52,7 +44,7 @@ def _rows(kind: str, entries: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def connections(protocols: Sequence[str]) -> str:
-    """How many of each protocol."""
+    """Describe the number of connections of each protocol; return "0" if there are none."""
     counted = Counter(protocols)
     return " + ".join(f"{count} of AMQP {name}" for name, count in counted.items()) or "0"
 
@@ -77,6 +69,8 @@ def _remarks(entry: dict[str, Any]) -> list[str]:
             words = (error["first"].splitlines() or [""])[0][:160]
             lines.append(f"{entry['label']}, round {index}: {error['count']} x {kind}: {words}")
         if run["in_doubt"]:
-            lines.append(f"{entry['label']}, round {index}: {run['in_doubt']} messages came "
-                         "though their sending failed")  # fmt: skip
+            lines.append(
+                f"{entry['label']}, round {index}: {run['in_doubt']} messages came "
+                "though their sending failed"
+            )
     return lines

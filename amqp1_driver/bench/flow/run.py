@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One run: one driver, one scenario, a process of its own."""
+"""One run of a flow benchmark: one driver, one scenario, a worker of its own. Main thread."""
 
 from __future__ import annotations
 
@@ -24,21 +14,29 @@ from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.flow import admin, figures
 from amqp1_driver.bench.flow.figures import ALONE, BOTH
 from amqp1_driver.bench.flow.node import Node
-from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, QUORUM, SERVER, Flow, Queue, queue
+from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, PLAIN, QUORUM, SERVER, Flow, Queue, queue
 from amqp1_driver.bench.flow.stock import Stock
 from amqp1_driver.bench.plan import Entry
 from amqp1_driver.bench.run import Limits
 
-#: between an order to begin and the beginning
+#: nanoseconds between the order to begin and the beginning
 _LEAD_NS = 50_000_000
 RECEIVED = "received"
 
 
-def measure(entry: Entry, flow: Flow, node: Node, limits: Limits, stock: Stock | None,
-            tick: Callable[[], None] = lambda: None) -> dict[str, Any]:  # fmt: skip
-    """What one run gives, as JSON; Trouble if it comes to nothing. Main thread.
+def measure(
+    entry: Entry,
+    flow: Flow,
+    node: Node,
+    limits: Limits,
+    stock: Stock | None,
+    tick: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Perform a run and return its figures, ready for JSON. Main thread.
 
-    :param stock: the queue that is received from; None: nothing is received
+    :param stock: the queue that the worker receives from; None: the worker only sends
+    :param tick: called repeatedly while the run waits for its worker
+    :raises Trouble: the run failed
     """
     with Crew(tick) as crew:
         run = _Run(entry, flow, node, limits, crew)
@@ -49,17 +47,23 @@ def measure(entry: Entry, flow: Flow, node: Node, limits: Limits, stock: Stock |
 
 
 def order(entry: Entry, flow: Flow, node: Node, limits: Limits, exchange: str) -> dict[str, Any]:
-    """What a worker is told first."""
+    """Return the first order of a worker."""
     return {
-        "role": "worker", "kind": "flow", "url": entry.on(node.address), "exchange": exchange,
-        "size": flow.size, "executor": 64, "timeout": limits.timeout, "server": SERVER,
+        "role": "worker",
+        "kind": "flow_amqp091" if entry.kind == PLAIN else "flow",
+        "url": entry.on(node.address),
+        "exchange": exchange,
+        "size": flow.size,
+        "executor": 64,
+        "timeout": limits.timeout,
+        "server": SERVER,
         "options": flow.options(entry),
-    }  # fmt: skip
+        "prefetch": flow.prefetch,
+    }
 
 
 class _Run:
-    def __init__(self, entry: Entry, flow: Flow, node: Node, limits: Limits,
-                 crew: Crew) -> None:  # fmt: skip
+    def __init__(self, entry: Entry, flow: Flow, node: Node, limits: Limits, crew: Crew) -> None:
         self._entry, self._flow, self._node = entry, flow, node
         self._limits, self._crew = limits, crew
         self._name = f"flow-{secrets.token_hex(4)}"
@@ -67,15 +71,23 @@ class _Run:
         self._queues: dict[str, Queue] = {}
         self._first = 0
         self._result: dict[str, Any] = {
-            "rates": {}, "latency_us": {}, "sent": 0, "failed": 0, "received": 0, "lost": 0,
-            "duplicated": 0, "in_doubt": 0, "errors": {}, "busy": 0.0,
-        }  # fmt: skip
+            "rates": {},
+            "latency_us": {},
+            "sent": 0,
+            "failed": 0,
+            "received": 0,
+            "lost": 0,
+            "duplicated": 0,
+            "in_doubt": 0,
+            "errors": {},
+            "busy": 0.0,
+        }
         self._states: dict[str, dict[str, str]] = {}
 
     # -- scenarios ---------------------------------------------------------------
 
     def two_senders(self) -> dict[str, Any]:
-        """Each alone, then both."""
+        """Run each sender alone, then both together."""
         worker = self._start(CLASSIC, QUORUM)
         self._phase(worker, ALONE, CLASSIC)
         self._phase(worker, ALONE, QUORUM)
@@ -83,7 +95,7 @@ class _Run:
         return self._finish(worker)
 
     def receive_and_send(self, stock: Stock | None) -> dict[str, Any]:
-        """Sender alone, receiver alone, then both."""
+        """Run the sender alone, the receiver alone, then both together."""
         assert stock is not None
         worker = self._start(QUORUM)
         self._phase(worker, ALONE, QUORUM)
@@ -99,8 +111,11 @@ class _Run:
             found = queue(self._entry, self._exchange, self._topic(sender), sender)
             admin.ask(self._node.url, admin.declare(found, self._exchange), self._limits.timeout)
             self._queues[sender] = found
-        worker = self._crew.add("worker", self._entry.python, order(
-            self._entry, self._flow, self._node, self._limits, self._exchange))  # fmt: skip
+        worker = self._crew.add(
+            "worker",
+            self._entry.python,
+            order(self._entry, self._flow, self._node, self._limits, self._exchange),
+        )
         (ready,) = self._crew.wait("ready", [worker], self._limits.start)
         self._result["about"] = ready["about"]
         told = [self._told(sender, -1) for sender in senders]
@@ -140,7 +155,7 @@ class _Run:
             known["count"] += error["count"]
 
     def _finish(self, worker: Worker, stock: Stock | None = None) -> dict[str, Any]:
-        """What has become of all messages."""
+        """Close the worker, account for all messages, and return the result."""
         result = self._result
         result["connections"] = self._node.connections()
         heard = self._do(worker, "hush") if stock is not None else None
@@ -151,8 +166,10 @@ class _Run:
             result["received"], result["lost"] = heard["received"], lost
             result["duplicated"] = duplicated
             if not stock.depth():
-                result["errors"]["empty"] = {"count": 1, "first": "the queue that is received from "
-                                             "ran empty: it needs more --waiting"}  # fmt: skip
+                result["errors"]["empty"] = {
+                    "count": 1,
+                    "first": "the queue that is received from ran empty: it needs more --waiting",
+                }
         for sender, found in self._queues.items():
             url, timeout = self._node.url, self._limits.deadline
             marks = admin.read(url, found, admin.depth(url, found, timeout), timeout)
@@ -163,7 +180,10 @@ class _Run:
         return result
 
     def tidy(self) -> None:
-        """Delete the queues; a broker that is in trouble says so once."""
+        """Delete the queues.
+
+        A failure becomes an error in the result, so that it does not replace an earlier exception.
+        """
         requests = [admin.delete(found) for found in self._queues.values()]
         if requests:
             try:
@@ -175,8 +195,12 @@ class _Run:
         return f"{self._name}-{sender}"
 
     def _told(self, sender: str, first: int) -> dict[str, Any]:
-        return {"name": sender, "topic": self._topic(sender), "threads": self._flow.of(sender),
-                "first": first}  # fmt: skip
+        return {
+            "name": sender,
+            "topic": self._topic(sender),
+            "threads": self._flow.of(sender),
+            "first": first,
+        }
 
     def _do(self, worker: Worker, step: str, **arguments: Any) -> dict[str, Any]:
         worker.tell(do=step, **arguments)
@@ -190,5 +214,5 @@ def _soon() -> int:
 
 
 def good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
-    """Those that came to something, by round."""
+    """Return the runs by round, with None for each run that failed."""
     return [None if "trouble" in run else run for run in runs]

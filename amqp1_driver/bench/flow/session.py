@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""All runs, and the document that comes of them."""
+"""All runs of a flow benchmark, and the document with their results. Main thread."""
 
 from __future__ import annotations
 
@@ -24,7 +14,7 @@ from typing import Any
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.flow import figures
 from amqp1_driver.bench.flow.node import Node
-from amqp1_driver.bench.flow.plan import KINDS, Flow, scheme
+from amqp1_driver.bench.flow.plan import KINDS, Flow, filler, scheme
 from amqp1_driver.bench.flow.report import scenario_lines
 from amqp1_driver.bench.flow.run import good, measure, order
 from amqp1_driver.bench.flow.stock import Stock
@@ -32,37 +22,49 @@ from amqp1_driver.bench.plan import Entry, interleave
 from amqp1_driver.bench.progress import Progress
 from amqp1_driver.bench.run import Limits
 
-#: of the document; it changes when a reader of older ones would go wrong
+#: version of the document's format; it changes when programs for older ones would misread it
 SCHEMA = 1
 _PHASES = 3
-#: that a run takes beyond its phases: the process starts, queues are read
+#: expected seconds of a run beyond its phases: the worker starts, the run reads the queues
 _OVERHEAD = 6.0
 
 Measure = Callable[..., dict[str, Any]]
 
 
 class Session:
-    """Runs scenario after scenario, the drivers in turn. Main thread.
+    """A flow benchmark that runs scenario after scenario, the drivers in turn. Main thread.
 
-    The last driver is the one that is compared with each of the others.
+    The report compares the last driver with each of the others.
+
+    :param measured: function that performs a run, with the parameters of ``measure``
     """
 
-    def __init__(self, entries: Sequence[Entry], flows: Sequence[Flow], rounds: int, node: Node,
-                 limits: Limits, measured: Measure = measure) -> None:  # fmt: skip
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        flows: Sequence[Flow],
+        rounds: int,
+        node: Node,
+        limits: Limits,
+        measured: Measure = measure,
+    ) -> None:
         self._entries, self._flows, self._rounds = entries, flows, rounds
         self._node, self._limits, self._measure = node, limits, measured
         self._stocks: dict[tuple[str, int], Stock] = {}
         self.document: dict[str, Any] = {
             "schema": SCHEMA,
             "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
-                        "python": platform.python_version()},
+            "machine": {
+                "cpus": os.cpu_count(),
+                "platform": platform.platform(),
+                "python": platform.python_version(),
+            },
             "bus": node.name,
             "disk": node.disk,
             "rounds": rounds,
             "limits": asdict(limits),
             "scenarios": [],
-        }  # fmt: skip
+        }
 
     def play(self) -> dict[str, Any]:
         """Run everything, and print each scenario's table when it is complete."""
@@ -80,22 +82,26 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether a run came to nothing."""
+        """Return whether any run failed as a whole."""
         return any("trouble" in run for run in self._runs())
 
     @property
     def faulty(self) -> bool:
-        """Whether a message was lost or came twice."""
+        """Return whether any message was lost or duplicated."""
         return any(run.get("lost") or run.get("duplicated") for run in self._runs())
 
     @property
     def refused(self) -> bool:
-        """Whether a message could not be sent."""
+        """Return whether the sending of any message failed."""
         return any(run.get("failed") for run in self._runs())
 
     def _runs(self) -> list[dict[str, Any]]:
-        return [run for scenario in self.document["scenarios"] for entry in scenario["entries"]
-                for run in entry["runs"]]  # fmt: skip
+        return [
+            run
+            for scenario in self.document["scenarios"]
+            for entry in scenario["entries"]
+            for run in entry["runs"]
+        ]
 
     def _scenario(self, flow: Flow, progress: Progress) -> dict[str, Any]:
         runs: dict[str, list[dict[str, Any]]] = {entry.label: [] for entry in self._entries}
@@ -109,15 +115,18 @@ class Session:
             **asdict(flow),
             "entries": [
                 {
-                    "label": entry.label, "url": entry.shown, "options": list(entry.options),
+                    "label": entry.label,
+                    "url": entry.shown,
+                    "options": entry.shown_options,
                     "runs": runs[entry.label],
                     "median": figures.summary(
-                        flow.kind, [run for run in good(runs[entry.label]) if run]),
+                        flow.kind, [run for run in good(runs[entry.label]) if run]
+                    ),
                     "ratio": figures.ratios(flow.kind, last, good(runs[entry.label])),
                 }
                 for entry in self._entries
             ],
-        }  # fmt: skip
+        }
 
     def _run(self, entry: Entry, flow: Flow, progress: Progress) -> dict[str, Any]:
         try:
@@ -130,7 +139,8 @@ class Session:
         key = (scheme(entry), flow.size)
         stock = self._stocks.get(key)
         if stock is None:
-            told = order(entry, flow, self._node, self._limits, Stock.EXCHANGE)
-            stock = self._stocks[key] = Stock(entry, self._node, told, self._limits.deadline)
+            maker = filler(entry)
+            told = order(maker, flow, self._node, self._limits, Stock.EXCHANGE)
+            stock = self._stocks[key] = Stock(maker, self._node, told, self._limits.deadline)
         stock.fill(flow.waiting, progress.tick)
         return stock

@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A disk that takes its time to make things durable.
+"""A simulation of a disk that is slow to make data durable. Main thread.
 
-A quorum queue confirms a message after ``fdatasync``, a classic queue does not sync at all. On the
-disk of a developer's machine that is often too fast to be noticed. So the broker is started with a
-library in front of the C library, which waits before each ``fsync`` and ``fdatasync`` and then
-does it; the broker itself is as it was.
+A quorum queue confirms a message after ``fdatasync``; a classic queue does not sync at all. On the
+disk of a developer's machine ``fdatasync`` is often too fast to make a difference. Therefore the
+benchmark starts the broker with a preloaded library (``LD_PRELOAD``), which waits before each
+``fsync`` and ``fdatasync`` and then performs it. The broker itself is unchanged.
 """
 
 from __future__ import annotations
@@ -66,8 +56,10 @@ _COMPILE_SECONDS = 60.0
 
 @contextlib.contextmanager
 def slowed(milliseconds: float) -> Iterator[dict[str, str]]:
-    """The environment in which a process has such a disk; empty for 0.
+    """Compile the library, and yield the environment variables that preload it into a process.
 
+    :param milliseconds: delay before each ``fsync`` and ``fdatasync``; 0: there is no library, and
+        the environment is empty
     :raises Trouble: there is no C compiler, or it fails
     """
     if not milliseconds:
@@ -82,8 +74,11 @@ def slowed(milliseconds: float) -> Iterator[dict[str, str]]:
         try:
             subprocess.run(
                 [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source)],
-                check=True, capture_output=True, text=True, timeout=_COMPILE_SECONDS,
-            )  # fmt: skip
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=_COMPILE_SECONDS,
+            )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise Trouble(f"{compiler}: {getattr(error, 'stderr', '') or error}") from error
         before = os.environ.get("LD_PRELOAD")
@@ -92,7 +87,11 @@ def slowed(milliseconds: float) -> Iterator[dict[str, str]]:
 
 
 def fdatasync_us(folder: str | None = None, times: int = 50) -> float:
-    """How long the disk below ``folder`` takes for 4 KiB as it is: the median."""
+    """Measure how long ``fdatasync`` takes on the disk itself, after a write of 4 KiB.
+
+    :param folder: on the disk; None: the default folder for temporary files
+    :returns: the median, microseconds
+    """
     found = []
     with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(times):

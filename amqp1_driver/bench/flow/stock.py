@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The queue in which a great many messages wait, and which of them have come out of it."""
+"""A queue with many waiting messages, and the account of those received. Main thread."""
 
 from __future__ import annotations
 
@@ -29,11 +19,14 @@ _PAUSE = 0.2
 
 
 class Stock:
-    """One for all runs of drivers that name queues alike. Main thread.
+    """A queue of waiting messages for all runs of drivers that name queues alike. Main thread.
 
-    The messages are made by a driver once, and then copied by a process that is not measured.
+    A worker that no run measures fills the queue: a driver sends one message, and the worker
+    publishes numbered copies of it.
 
-    :param order: for that process
+    :param entry: the driver that sends the message
+    :param order: the first order of the worker
+    :param seconds: time limit of each request to the broker and of each step of filling
     """
 
     EXCHANGE, TOPIC, _TEMPLATE = "flow", "flow-waiting", "flow-template"
@@ -43,34 +36,52 @@ class Stock:
         self._python = entry.python
         self.queue = queue(entry, self.EXCHANGE, self.TOPIC, CLASSIC)
         self._template = queue(entry, self.EXCHANGE, self._TEMPLATE, CLASSIC)
-        #: how often each message was received, in all runs
+        #: for each message: 1 if any run has received it, else 0
         self.seen = bytearray()
         self._lost = 0
         for made in (self.queue, self._template):
             admin.ask(node.url, admin.declare(made, self.EXCHANGE), seconds)
 
     def fill(self, count: int, tick: Callable[[], None] = lambda: None) -> None:
-        """Until so many wait; Trouble if they don't get there."""
+        """Add messages until ``count`` messages wait.
+
+        Messages that are not in the queue then do not count as lost by a later run: an earlier run
+        that failed has received them, or an earlier loader that failed has not sent them.
+
+        :raises Trouble: the messages do not reach the queue in time
+        """
         there = self.depth()
-        missing = count - there
-        if missing <= 0:
-            return
+        if there < count:
+            self._load(count - there, count, tick)
+            there = count
+        self._lost = self.seen.count(0) - there
+
+    def _load(self, missing: int, count: int, tick: Callable[[], None]) -> None:
         with Crew(tick) as crew:
             worker = crew.add("loader", self._python, self._order)
             crew.wait("ready", [worker], self._seconds)
-            worker.tell(do="load", topic=self._TEMPLATE, source=self._template.name,
-                        queue=self.queue.name, first=len(self.seen), count=missing)  # fmt: skip
+            worker.tell(
+                do="load",
+                topic=self._TEMPLATE,
+                source=self._template.name,
+                queue=self.queue.name,
+                first=len(self.seen),
+                count=missing,
+            )
             self.seen.extend(bytes(missing))
             crew.wait("load", [worker], self._seconds)
             if self._wait_for(count, self._seconds, crew) != count:
                 raise Trouble(f"{self.queue.name} has {self.depth()} messages, not {count}")
 
     def check(self, heard: Mapping[str, Any], seconds: float, crew: Crew) -> tuple[int, int]:
-        """How many messages are lost, and how many came again, by what a run has received.
+        """Count the messages that a run has lost, and the copies that it received again.
 
-        What the process had fetched and not acknowledged goes back when it ends.
+        When the worker of the run ends, the broker returns the messages that the worker had
+        fetched and not acknowledged to the queue. The check waits for them.
 
-        :param seconds: in which that has to be done
+        :param heard: report of the worker on received messages
+        :param seconds: time limit for the return of these messages
+        :returns: number of lost messages, number of copies beyond the first
         """
         duplicated = self._mark(unpack(heard["marks"]["0"]) if heard["marks"] else b"")
         left = self.seen.count(0) - self._lost
@@ -79,7 +90,7 @@ class Stock:
         return lost, duplicated
 
     def depth(self) -> int:
-        """How many wait."""
+        """Return the number of messages that wait."""
         return admin.depth(self._node.url, self.queue, self._seconds)
 
     def _mark(self, marks: bytes) -> int:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A flame graph: one box for each call, as wide as its share of the processor time. Pure."""
+"""A flame graph: one box for each call, whose width is its share of processor time. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +13,26 @@ from amqp1_driver.bench.profile.samples import Frame, Stack
 
 _WIDTH, _ROW, _TOP, _CHARACTER = 1400.0, 17, 46, 6.6
 _NARROWEST = 0.4
-_COLOURS = ("#e8a33d", "#7fb069", "#d1603d", "#5b8e7d", "#8cb3d9", "#c98bb9", "#b5b682", "#e07a5f",
-            "#81b29a", "#f2cc8f", "#9d8189", "#a3b18a", "#d4a373", "#90a8c3", "#cdb4db", "#bcb8b1",
-            "#e5989b", "#6d9dc5")  # fmt: skip
+_COLOURS = (
+    "#e8a33d",
+    "#7fb069",
+    "#d1603d",
+    "#5b8e7d",
+    "#8cb3d9",
+    "#c98bb9",
+    "#b5b682",
+    "#e07a5f",
+    "#81b29a",
+    "#f2cc8f",
+    "#9d8189",
+    "#a3b18a",
+    "#d4a373",
+    "#90a8c3",
+    "#cdb4db",
+    "#bcb8b1",
+    "#e5989b",
+    "#6d9dc5",
+)
 
 _HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}"\
  viewBox="0 0 {width:.0f} {height}" font-family="monospace" font-size="11">
@@ -70,7 +77,7 @@ class _Node:
 
 
 def tree(stacks: Counter[Stack]) -> _Node:
-    """All stacks as one, merged by function."""
+    """Merge all stacks by function into one tree, and return its root."""
     root = _Node("all")
     for stack, count in stacks.items():
         node = root
@@ -82,12 +89,13 @@ def tree(stacks: Counter[Stack]) -> _Node:
 
 
 def draw(stacks: Counter[Stack], title: str) -> str:
-    """The picture, as SVG; a browser tells a box's share when the mouse is over it."""
+    """Return the picture as SVG; a browser shows the share of the box below the mouse pointer."""
     root = tree(stacks)
     height = _TOP + root.depth * _ROW + 10
     note = f"{root.count} samples of processor time; click a call to enlarge it"
-    parts = [_HEAD.format(width=_WIDTH, height=height, middle=_WIDTH / 2, title=escape(title),
-                          note=note)]  # fmt: skip
+    parts = [
+        _HEAD.format(width=_WIDTH, height=height, middle=_WIDTH / 2, title=escape(title), note=note)
+    ]
     if root.count:
         _boxes(parts, root, 0.0, height - 10 - _ROW, _WIDTH / root.count, root.count)
     script = _SCRIPT.replace("TOTAL", f"{_WIDTH:.0f}").replace("CHARACTER", f"{_CHARACTER}")
@@ -116,6 +124,6 @@ def _boxes(parts: list[str], node: _Node, x: float, y: int, scale: float, total:
 
 
 def _colour(frame: Frame | None) -> str:
-    """One for each layer; what belongs to none is grey."""
+    """Return the colour of the frame's layer; grey if the frame belongs to no layer."""
     name = layers.of_module(frame.module) if frame is not None else None
     return "#dddddd" if name is None else _COLOURS[layers.LAYERS.index(name) % len(_COLOURS)]

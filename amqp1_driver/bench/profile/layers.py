@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which layer a stack belongs to. Pure, but for the sources that it reads."""
+"""The layer of the code to which a stack belongs. Pure, except that it reads source files."""
 
 from __future__ import annotations
 
@@ -28,7 +18,7 @@ PROTON_C = "proton: C functions, and the driver's module in C"
 JSON = "json"
 OTHER = "other"
 
-#: beginning of a module's path -> layer; the first that fits
+#: beginning of a module's path -> layer; the first match counts
 _RULES = (
     ("amqp1_driver/bench/", "the benchmark itself"),
     ("oslo_messaging/_drivers/base.py", "oslo.messaging"),
@@ -44,9 +34,11 @@ _RULES = (
     ("amqp1_driver/codec/", "driver: codec"),
     ("amqp1_driver/addressing/", "driver: codec"),
     ("amqp1_driver/policy/", "driver: policy"),
-    ("amqp1_driver/protocol/", "driver: protocol"),
+    ("amqp1_driver/connection/", "driver: protocol"),
+    ("amqp1_driver/engine/", "driver: protocol"),
+    ("amqp1_driver/provisioning/", "driver: protocol"),
     ("amqp1_driver/eventloop/", "driver: event loop"),
-    ("amqp1_driver/port.py", "driver: event loop"),
+    ("amqp1_driver/client/network.py", "driver: event loop"),
     ("amqp1_driver/", "driver: application side"),
     ("pyngus/", "pyngus"),
     ("proton/", "proton: its Python binding"),
@@ -57,7 +49,7 @@ _RULES = (
     ("greenlet/", "eventlet"),
     (f"{STANDARD}json/", JSON),
 )
-#: in the order of tables
+#: all layers, in the order of the tables
 LAYERS = tuple(dict.fromkeys([*(layer for _, layer in _RULES), PROTON_C, SYSTEM, SYNC, OTHER]))
 
 _SYNC = re.compile(
@@ -68,21 +60,30 @@ _SYSTEM = re.compile(
     r"\b(send|sendall|recv|recv_into|poll|select|accept|eventfd_write|eventfd_read)\("
     r"|\bself\._(write|read)\(\)"
 )
-#: modules whose lines may be system calls
+#: modules in which a line may be a system call
 _CALLS = (
-    "amqp1_driver/eventloop/", "oslo_messaging/_drivers/", "pyngus/sockets", "amqp/", "kombu/",
-    "eventlet/", f"{STANDARD}socket.py", f"{STANDARD}ssl.py", f"{STANDARD}selectors.py",
-)  # fmt: skip
-#: functions of the driver's module in C, which no frame of their own shows
-_COMPILED = re.compile(r"\b_compiled\.\w+\(|\bpath\.(may_send|credit|flow)\(")
-#: the loop's own waking of others
+    "amqp1_driver/eventloop/",
+    "oslo_messaging/_drivers/",
+    "pyngus/sockets",
+    "amqp/",
+    "kombu/",
+    "eventlet/",
+    f"{STANDARD}socket.py",
+    f"{STANDARD}ssl.py",
+    f"{STANDARD}selectors.py",
+)
+#: calls of the driver's module in C, whose functions have no Python frame
+_SPEEDUPS = re.compile(r"\b_speedups\.\w+\(|\bpath\.(may_send|credit|flow)\(")
+#: modules of the event loop, whose ``_run`` is on each stack of the I/O thread
 _LOOP = re.compile(r".*\beventloop/")
 _ALIAS = re.compile(r"^(\w+) = (?:(?:lib|ffi)\.\w+|\w+\(\"pn_\w+\"\))$", re.MULTILINE)
 
 
 def layer(stack: Stack) -> str:
-    """The layer of the innermost call that has one; what is shared, such as contextlib, is its
-    caller's."""
+    """Return the layer of the innermost call that has one.
+
+    Code that all layers share, such as contextlib, counts for its caller.
+    """
     if not stack:
         return OTHER
     inner = stack[-1]
@@ -94,13 +95,15 @@ def layer(stack: Stack) -> str:
     calls = _c_calls(inner.path)
     if calls is not None and calls.search(text):
         return PROTON_C
-    if inner.module.startswith("amqp1_driver/protocol/") and _COMPILED.search(text):
+    if inner.module.startswith(
+        ("amqp1_driver/connection/", "amqp1_driver/engine/")
+    ) and _SPEEDUPS.search(text):
         return PROTON_C
     return next(filter(None, map(_ruled, reversed(stack))), OTHER)
 
 
 def shares(stacks: Counter[Stack]) -> dict[str, float]:
-    """Each layer's part of the samples, in the order of ``LAYERS``; those without any left out."""
+    """Return each layer's share of the samples, in the order of ``LAYERS``; omit empty layers."""
     total = sum(stacks.values())
     found: Counter[str] = Counter()
     for stack, count in stacks.items():
@@ -109,15 +112,19 @@ def shares(stacks: Counter[Stack]) -> dict[str, float]:
 
 
 def io_thread(stacks: Counter[Stack]) -> float:
-    """The part of the driver's I/O thread."""
+    """Return the share of the samples that were taken on the driver's I/O thread."""
     total = sum(stacks.values())
     found = sum(count for stack, count in stacks.items() if any(map(_is_loop, stack)))
     return found / total if total else 0.0
 
 
 def functions(stacks: Counter[Stack], limit: int) -> list[Mapping[str, object]]:
-    """Those with the most processor time of their own: name, own share, share with what they
-    call, line with the most, layer."""
+    """Return the functions with the most processor time of their own, the first with the most.
+
+    :param limit: number of functions at most
+    :returns: for each ``function``: its name, ``own``: its own share, ``total``: its share with the
+        functions that it calls, ``line`` and ``text`` of the line with the most samples, ``layer``
+    """
     total = sum(stacks.values())
     own: Counter[str] = Counter()
     below: Counter[str] = Counter()
@@ -133,13 +140,15 @@ def functions(stacks: Counter[Stack], limit: int) -> list[Mapping[str, object]]:
             kinds.setdefault(inner.name, Counter())[layer(stack)] += count
     return [
         {
-            "function": name, "own": count / total, "total": below[name] / total,
+            "function": name,
+            "own": count / total,
+            "total": below[name] / total,
             "line": lines[name].most_common(1)[0][0].line,
             "text": lines[name].most_common(1)[0][0].text,
             "layer": kinds[name].most_common(1)[0][0],
         }
         for name, count in own.most_common(limit)
-    ]  # fmt: skip
+    ]
 
 
 def _is_loop(frame: Frame) -> bool:
@@ -152,13 +161,17 @@ def _ruled(frame: Frame) -> str | None:
 
 @functools.cache
 def of_module(name: str) -> str | None:
-    """The layer that a module belongs to, None for what is shared."""
+    """Return the layer to which a module belongs; None for code that all layers share."""
     return next((layer for start, layer in _RULES if name.startswith(start)), None)
 
 
 @functools.cache
 def _c_calls(path: str) -> re.Pattern[str] | None:
-    """Calls of the functions to which a module gives short names: ``_send = lib.pn_link_send``
-    or ``_send = held("pn_link_send")``."""
+    """Return a pattern of the calls of C functions to which a module gives short names.
+
+    Such names are ``_send = lib.pn_link_send`` or ``_send = held("pn_link_send")``.
+
+    :returns: None if the module has no such name
+    """
     names = _ALIAS.findall("".join(linecache.getlines(path)))
     return re.compile(rf"\b(?:{'|'.join(names)})\(|\blib\.pn_") if names else None

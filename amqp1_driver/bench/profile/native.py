@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the processor does below Python, by Linux's perf, where that is there and permitted."""
+"""The processor time below Python, by Linux's perf, where it is installed and permitted.
+
+Main thread.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +19,7 @@ from pathlib import Path
 _RATE = "249"
 _SECONDS = 30.0
 
-#: functions of the kernel on the way to a sample -> component; the first that fits
+#: pattern of kernel functions on a sample's stack -> component; the first match counts
 _KERNEL = (
     ("futex", "kernel: locks (futex), waking and switching threads"),
     ("ep_poll|epoll|do_select|do_poll", "kernel: epoll, poll"),
@@ -37,51 +30,81 @@ _KERNEL = (
     ("page_fault|exc_page|mmap|munmap|madvise|brk", "kernel: memory"),
 )
 _PYTHON = r"libpython3|bin/python3"
-#: object and function of a sample in user space -> component
+#: patterns of the object and function of a sample in user space -> component
 _USER = (
     (r"cproton|qpid-proton", r"", "proton (C)"),
-    (r"amqp1_driver/protocol/_compiled", r"", "the driver's module in C"),
+    (r"amqp1_driver/engine/_speedups", r"", "the driver's module in C"),
     (r"_cffi|_ctypes|libffi", r"", "cffi, ctypes"),
     (r"/_json\.", r"", "json (C)"),
     (r"/lib(c|pthread)[.-]", r"pthread|sem_|futex|lll_lock", "C library: locks"),
     (r"/lib(c|pthread)[.-]", r"", "C library: memory, strings"),
     (r"vdso", r"", "clock (vdso)"),
     (r"libssl|libcrypto|/_ssl\.", r"", "TLS"),
-    (_PYTHON, r"take_gil|drop_gil|PyThread_\w*lock|PyEval_\w+Thread$",
-     "interpreter: its lock (GIL)"),
-    (_PYTHON, r"gc_|visit_|_PyGC|subtract_refs|update_refs|deduce_unreach",
-     "interpreter: garbage collection"),
+    (
+        _PYTHON,
+        r"take_gil|drop_gil|PyThread_\w*lock|PyEval_\w+Thread$",
+        "interpreter: its lock (GIL)",
+    ),
+    (
+        _PYTHON,
+        r"gc_|visit_|_PyGC|subtract_refs|update_refs|deduce_unreach",
+        "interpreter: garbage collection",
+    ),
     (_PYTHON, r"", "interpreter"),
-)  # fmt: skip
+)
 _OTHER_KERNEL, _OTHER = "kernel: entry and exit, interrupts, other", "other libraries"
-COMPONENTS = tuple(dict.fromkeys(
-    [*(name for *_, name in _USER), _OTHER, *(name for _, name in _KERNEL), _OTHER_KERNEL]
-))  # fmt: skip
+COMPONENTS = tuple(
+    dict.fromkeys(
+        [*(name for *_, name in _USER), _OTHER, *(name for _, name in _KERNEL), _OTHER_KERNEL]
+    )
+)
 _KERNEL_RULES = [(re.compile(words), name) for words, name in _KERNEL]
 _USER_RULES = [(re.compile(object_), re.compile(words), name) for object_, words, name in _USER]
 _FRAME = re.compile(r"^\s*[0-9a-f]+ (.*) \((.*)\)$")
 
 
 class Perf:
-    """A recording of the whole machine, which it starts with.
+    """A recording of the whole machine by perf; the constructor starts it.
 
-    Attached to a process instead, perf would work at each switch between its threads, and show that
-    as theirs.
+    perf is not attached to a process: attached, it would do work at each switch between the
+    threads of the process, and its samples would show this work as the work of the process.
 
-    :raises OSError: perf is not there, or may not do it; in words
+    :raises OSError: perf is not installed, or not permitted; the text gives the reason
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        program = command()
         control, self._control = os.pipe()
         self._answer, answer = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [command(), "record", "-q", "-a", "-e", "cpu-clock", "-F", _RATE, "-g",
-                 "-D", "-1", f"--control=fd:{control},{answer}", "-o", str(path)],
-                pass_fds=(control, answer), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
+                [
+                    program,
+                    "record",
+                    "-q",
+                    "-a",
+                    "-e",
+                    "cpu-clock",
+                    "-F",
+                    _RATE,
+                    "-g",
+                    "-D",
+                    "-1",
+                    f"--control=fd:{control},{answer}",
+                    "-o",
+                    str(path),
+                ],
+                pass_fds=(control, answer),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        except OSError:
+            os.close(self._control)
+            os.close(self._answer)
+            raise
         finally:
             os.close(control)
             os.close(answer)
@@ -92,26 +115,34 @@ class Perf:
             raise
 
     def _tell(self, word: str) -> None:
-        """Returns when perf has answered."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended: there will be no answer
+        """Send a command, and return when perf has answered.
+
+        :raises OSError: perf has ended; the text has the last line of its standard error
+        """
+        with contextlib.suppress(BrokenPipeError):  # perf has ended: there is no answer
             os.write(self._control, f"{word}\n".encode())
         if not os.read(self._answer, 64):
             raise OSError(f"perf: {self._last_words()}")
 
     def _last_words(self) -> str:
-        _, words = self._process.communicate(timeout=_SECONDS)
+        try:
+            _, words = self._process.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            return f"it answers nothing, and did not end in {_SECONDS:g} s"
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         return lines[-1] if lines else f"ended with status {self._process.returncode}"
 
     def stop(self) -> None:
-        """The recording is complete."""
+        """Stop recording, and wait until perf has written its file. Idempotent."""
         if self._control < 0:
             return
         try:
             if self._process.poll() is None:
                 self._tell("stop")
         except OSError:
-            pass  # it has ended by itself
+            pass  # perf has ended before
         finally:
             os.close(self._control)
             os.close(self._answer)
@@ -124,7 +155,10 @@ class Perf:
 
 
 def command() -> str:
-    """The path of perf; OSError if it is not there."""
+    """Return the path of perf.
+
+    :raises OSError: perf is not installed
+    """
     found = shutil.which("perf")
     if found is None:
         raise OSError("perf is not installed")
@@ -132,12 +166,29 @@ def command() -> str:
 
 
 def read(path: Path, pids: Sequence[int]) -> dict[int, Counter[str]]:
-    """How many samples of each process fell to each component; OSError if perf can't tell."""
-    done = subprocess.run(
-        [command(), "script", "-i", str(path), f"--pid={','.join(map(str, pids))}",
-         "-F", "pid,ip,sym,dso"], text=True, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=4 * _SECONDS, check=False,
-    )  # fmt: skip
+    """Count the samples of each process by component.
+
+    :raises OSError: perf is not installed, or cannot read the recording
+    """
+    try:
+        done = subprocess.run(
+            [
+                command(),
+                "script",
+                "-i",
+                str(path),
+                f"--pid={','.join(map(str, pids))}",
+                "-F",
+                "pid,ip,sym,dso",
+            ],
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=4 * _SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"perf script did not end in {4 * _SECONDS:g} s") from None
     if done.returncode:
         raise OSError(f"perf script: {done.stderr.strip()[-200:]}")
     found: dict[int, Counter[str]] = {pid: Counter() for pid in pids}
@@ -148,7 +199,7 @@ def read(path: Path, pids: Sequence[int]) -> dict[int, Counter[str]]:
 
 
 def samples(lines: Iterable[str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Process and frames, (function, object), the innermost first, of each sample."""
+    """Yield the process id and the frames (function, object) of each sample, innermost first."""
     pid, frames = 0, list[tuple[str, str]]()
     for line in [*lines, ""]:
         found = _FRAME.match(line)
@@ -162,7 +213,10 @@ def samples(lines: Iterable[str]) -> Iterator[tuple[int, list[tuple[str, str]]]]
 
 
 def component(frames: Sequence[tuple[str, str]]) -> str:
-    """What the processor was at."""
+    """Return the component in which the processor was when the sample was taken.
+
+    :param frames: (function, object) of each frame, the innermost first
+    """
     function, object_ = frames[0]
     if "kernel" in object_:
         names = " ".join(name for name, where in frames if "kernel" in where)

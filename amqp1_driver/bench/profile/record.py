@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Samples one client and one server of a run while it is measured."""
+"""Sampling of one client and one server during a measured run; lives on the crew's thread."""
 
 from __future__ import annotations
 
@@ -29,11 +19,11 @@ _PERF = "perf.data"
 
 @dataclass
 class Recording:
-    """What one process did.
+    """The samples of one process.
 
-    :param stacks: Python's, in samples
-    :param components: below Python, in samples of perf's
-    :param system: the kernel's share of the processor time
+    :param stacks: number of samples of each Python stack
+    :param components: number of perf's samples in each component below Python
+    :param system: the kernel's share of the processor time, 0 to 1
     """
 
     stacks: Counter[Stack] = field(default_factory=Counter)
@@ -42,10 +32,10 @@ class Recording:
 
 
 class Recorder:
-    """Of one run. The thread of its crew.
+    """A recorder of the samples of one run. Used on the thread of the crew.
 
     :param folder: for the files of this run
-    :param perf: to ask Linux's perf too
+    :param perf: record with Linux's perf, too
     """
 
     def __init__(self, folder: Path, perf: bool) -> None:
@@ -54,11 +44,11 @@ class Recorder:
         self._native: native.Perf | None = None
         self._sampled: list[tuple[str, Worker]] = []
         self.recordings: dict[str, Recording] = {}
-        #: why perf tells nothing
+        #: why there are no samples of perf
         self.missing = ""
 
     def begin(self, crew: Crew, clients: Sequence[Worker], servers: Sequence[Worker]) -> None:
-        """The run begins: sample the first of either."""
+        """Start to sample the first client and the first server, at the beginning of the run."""
         self._folder.mkdir(parents=True, exist_ok=True)
         parts = (("client", clients), ("server", servers))
         self._sampled = [(role, workers[0]) for role, workers in parts if workers]
@@ -72,7 +62,7 @@ class Recorder:
                 self.missing = str(error)
 
     def end(self, crew: Crew) -> None:
-        """The run is over."""
+        """Stop sampling at the end of the run, and compute the kernel's share of processor time."""
         self.close()
         for _, worker in self._sampled:
             worker.tell(do="sampled")
@@ -82,12 +72,15 @@ class Recorder:
             self.recordings[role] = Recording(system=times["system_us"] / whole if whole else 0.0)
 
     def close(self) -> None:
-        """Whatever became of the run, perf ends. Idempotent."""
+        """Stop perf, also after a run that failed. Idempotent."""
         if self._native is not None:
             self._native.stop()
 
     def read(self) -> None:
-        """Fill in the recordings; takes a second or two, so not while something is measured."""
+        """Fill in the recordings from the files of samples, and delete these files.
+
+        This takes a second or two: never call it while something is measured.
+        """
         for role, recording in self.recordings.items():
             with self._stacks(role).open(encoding="utf-8", errors="replace") as file:
                 recording.stacks = samples.parse(file)
@@ -101,7 +94,8 @@ class Recorder:
             self.missing = str(error)
             return
         finally:
-            (self._folder / _PERF).unlink(missing_ok=True)  # of the whole machine: not to be kept
+            # this file covers the whole machine, so it must not stay
+            (self._folder / _PERF).unlink(missing_ok=True)
         for role, pid in pids.items():
             self.recordings[role].components = components[pid]
 

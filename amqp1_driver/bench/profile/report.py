@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Tables of a profile. Pure."""
 
@@ -24,7 +14,7 @@ ROLES = ("client", "server")
 
 
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
-    """Everything about one scenario."""
+    """Return the lines of one scenario: costs, shares and functions of each driver."""
     lines = []
     for entry in scenario["entries"]:
         lines += [f"{scenario['title']}: {entry['label']}"]
@@ -42,25 +32,32 @@ def _entry(entry: dict[str, Any]) -> list[str]:
     for role, found in entry["roles"].items():
         rows = [["own", "with calls", f"{role}: function, its line with the most"]]
         rows += [
-            [_percent(each["own"]), _percent(each["total"]),
-             f"{each['function']}  {each['line']}: {each['text']}"[:120]]
+            [
+                _percent(each["own"]),
+                _percent(each["total"]),
+                f"{each['function']}  {each['line']}: {each['text']}"[:120],
+            ]
             for each in found["functions"]
-        ]  # fmt: skip
+        ]
         lines += ["", *table([[row[2], row[0], row[1]] for row in rows])]
     lines += ["", f"flame graphs: {entry['folder']}/*.svg"]
     if entry["crashes"]:
-        lines.append(f"sampled again {entry['crashes']} times: a sample that meets a call which C "
-                     "code is just making ends the process")  # fmt: skip
+        lines.append(
+            f"sampled again {entry['crashes']} times: a sample that meets a call which C "
+            "code is just making ends the process"
+        )
     return lines
 
 
 def _cost(entry: dict[str, Any]) -> str:
     plain, sampled = entry["plain"], entry["sampled"]
     samples = " + ".join(str(found["samples"]) for found in entry["roles"].values())
-    return (f"{number(plain['received_per_s'])} messages/s, while sampled "
-            f"{number(sampled['received_per_s'])} ({_change(*_rates(entry))}); CPU of clients and "
-            f"servers {number(_cpu(plain))} us a message, while sampled {number(_cpu(sampled))} "
-            f"({_change(_cpu(plain), _cpu(sampled))}); {samples} samples")  # fmt: skip
+    return (
+        f"{number(plain['received_per_s'])} messages/s, while sampled "
+        f"{number(sampled['received_per_s'])} ({_change(*_rates(entry))}); CPU of clients and "
+        f"servers {number(_cpu(plain))} us a message, while sampled {number(_cpu(sampled))} "
+        f"({_change(_cpu(plain), _cpu(sampled))}); {samples} samples"
+    )
 
 
 def _rates(entry: dict[str, Any]) -> tuple[float, float]:
@@ -85,20 +82,37 @@ def _shares(entry: dict[str, Any], what: str, title: str) -> list[str]:
     for name in names([entry], what):
         rows.append([name, *(cell for role in roles for cell in _cells(entry, role, what, name))])
     if what == "layers":
-        for name, key in (("(all layers: in the kernel)", "system"),
-                          ("(all layers: on the driver's I/O thread)", "io_thread")):  # fmt: skip
+        for name, key in (
+            ("(all layers: in the kernel)", "system"),
+            ("(all layers: on the driver's I/O thread)", "io_thread"),
+        ):
             if not any(entry["roles"][role][key] for role in roles):
-                continue  # another driver has no thread of that name
-            rows.append([name, *(cell for role in roles
-                                 for cell in _pair(entry, role, entry["roles"][role][key]))])
+                continue  # other drivers have no such I/O thread
+            rows.append(
+                [
+                    name,
+                    *(
+                        cell
+                        for role in roles
+                        for cell in _pair(entry, role, entry["roles"][role][key])
+                    ),
+                ]
+            )
     return table(rows)
 
 
 def names(entries: Sequence[dict[str, Any]], what: str) -> list[str]:
-    """All layers or components that have a share anywhere, in their order."""
+    """Return the layers or components that have a share in any entry, in the order of the tables.
+
+    :param what: "layers" or "components"
+    """
     known = layers.LAYERS if what == "layers" else native.COMPONENTS
-    there = {name for entry in entries for found in entry.get("roles", {}).values()
-             for name in found[what]}  # fmt: skip
+    there = {
+        name
+        for entry in entries
+        for found in entry.get("roles", {}).values()
+        for name in found[what]
+    }
     return [name for name in known if name in there]
 
 
@@ -116,16 +130,22 @@ def _pair(entry: dict[str, Any], role: str, share: float | None) -> Iterator[str
 
 
 def rst(document: dict[str, Any]) -> str:
-    """The tables in reStructuredText, all scenarios of a driver beside each other."""
+    """Return the tables in reStructuredText, with all scenarios of a driver beside each other."""
     lines = [f".. Written by amqp1 bench --profile, {document['when']}; not to be edited.", ""]
     machine = document["machine"]
-    parts = [document["when"][:10], f"{machine['cpus']} processors", f"Python {machine['python']}",
-             document["bus"]]  # fmt: skip
+    parts = [
+        document["when"][:10],
+        f"{machine['cpus']} processors",
+        f"Python {machine['python']}",
+        document["bus"],
+    ]
     lines += [", ".join(filter(None, parts)) + ".", ""]
     for index, first in enumerate(document["scenarios"][0]["entries"]):
-        found = [(scenario["title"], scenario["entries"][index])
-                 for scenario in document["scenarios"]
-                 if "trouble" not in scenario["entries"][index]]  # fmt: skip
+        found = [
+            (scenario["title"], scenario["entries"][index])
+            for scenario in document["scenarios"]
+            if "trouble" not in scenario["entries"][index]
+        ]
         if len(document["scenarios"][0]["entries"]) > 1:
             lines += [f"**{first['label']}**", ""]
         if found:
@@ -136,16 +156,28 @@ def rst(document: dict[str, Any]) -> str:
 
 
 def _rst_cost(found: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
-    rows = [["", "messages/s", "CPU us, client + server", "switches, client + server",
-             "messages/s while sampled", "samples"]]  # fmt: skip
+    rows = [
+        [
+            "",
+            "messages/s",
+            "CPU us, client + server",
+            "switches, client + server",
+            "messages/s while sampled",
+            "samples",
+        ]
+    ]
     for title, entry in found:
         plain = entry["plain"]
-        rows.append([
-            title, number(plain["received_per_s"]), _both(plain["cpu_us"]),
-            _both(plain["switches"]),
-            f"{number(entry['sampled']['received_per_s'])} ({_change(*_rates(entry))})",
-            " + ".join(str(part["samples"]) for part in entry["roles"].values()),
-        ])  # fmt: skip
+        rows.append(
+            [
+                title,
+                number(plain["received_per_s"]),
+                _both(plain["cpu_us"]),
+                _both(plain["switches"]),
+                f"{number(entry['sampled']['received_per_s'])} ({_change(*_rates(entry))})",
+                " + ".join(str(part["samples"]) for part in entry["roles"].values()),
+            ]
+        )
     return _list_table(rows)
 
 
@@ -154,15 +186,17 @@ def _both(parts: dict[str, float | None]) -> str:
 
 
 def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: str) -> list[str]:
-    columns = [(name, entry, role) for name, entry in found for role in ROLES
-               if role in entry["roles"]]  # fmt: skip
+    columns = [
+        (name, entry, role) for name, entry in found for role in ROLES if role in entry["roles"]
+    ]
     rows = [[f"{title}, us a message", *(f"{name}: {role}" for name, _, role in columns)]]
     for name in names([entry for _, entry in found], what):
         cells = [list(_cells(entry, role, what, name)) for _, entry, role in columns]
         rows.append([name, *(f"{us} ({share})" if us != "-" else "-" for share, us in cells)])
     if what == "layers":
-        kernel = [tuple(_pair(entry, role, entry["roles"][role]["system"]))
-                  for _, entry, role in columns]  # fmt: skip
+        kernel = [
+            tuple(_pair(entry, role, entry["roles"][role]["system"])) for _, entry, role in columns
+        ]
         inside = [f"{us} ({share})" for share, us in kernel]
         rows.append(["*of all layers, in the kernel*", *inside])
     return _list_table(rows)
@@ -171,6 +205,7 @@ def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: s
 def _list_table(rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in rows:
-        lines += [f"   {'*' if index == 0 else ' '} - {cell}".rstrip()
-                  for index, cell in enumerate(row)]  # fmt: skip
+        lines += [
+            f"   {'*' if index == 0 else ' '} - {cell}".rstrip() for index, cell in enumerate(row)
+        ]
     return [*lines, ""]

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Python stacks that a worker has written down, see ``workers.sampler``."""
+"""Python stacks in the files of ``workers.sampler``. Pure, except that it reads source files."""
 
 from __future__ import annotations
 
@@ -25,14 +15,14 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _STANDARD = re.compile(r".*/lib(?:64)?/python\d\.\d+/(.+)")
 _CHECKOUT = re.compile(r".*/(amqp1_driver/.+)")
-#: stands before the path of a module of the standard library
+#: prefix of the path of a module of the standard library
 STANDARD = "python:"
 
 
 class Frame(NamedTuple):
     """One call on a stack.
 
-    :param path: of the source file, as the interpreter knows it
+    :param path: path of the source file, as the interpreter knows it
     """
 
     path: str
@@ -41,27 +31,27 @@ class Frame(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The path from the package on."""
+        """Return the path of the source file, beginning with the package."""
         return module(self.path)
 
     @property
     def name(self) -> str:
-        """The function with its module."""
+        """Return the function with its module: ``module:function``."""
         return f"{module(self.path)}:{self.function}"
 
     @property
     def text(self) -> str:
-        """The line of the source, "" if it can't be had."""
+        """Return the line of the source; "" if it cannot be read."""
         return source(self.path, self.line)
 
 
-#: the outermost call first
+#: the calls of a thread, the outermost first
 Stack = tuple[Frame, ...]
 
 
 @functools.cache
 def module(path: str) -> str:
-    """A file's path from its package on; ``STANDARD`` before those that come with Python."""
+    """Return a file's path from its package on; ``STANDARD`` precedes Python's own modules."""
     found = _PACKAGES.match(path)
     if found:
         return found[1]
@@ -74,12 +64,12 @@ def module(path: str) -> str:
 
 @functools.cache
 def source(path: str, line: int) -> str:
-    """One line of a file."""
+    """Return one line of a file; "" if it cannot be read."""
     return linecache.getline(path, line).strip()
 
 
 def parse(lines: Iterable[str]) -> Counter[Stack]:
-    """How often each stack was found. The last one is left out if it is cut off."""
+    """Count how often each stack occurs; omit the last one if it is cut off."""
     stacks: Counter[Stack] = Counter()
     frames: list[Frame] | None = None
     line = ""
@@ -98,7 +88,7 @@ def parse(lines: Iterable[str]) -> Counter[Stack]:
 
 
 def folded(stacks: Counter[Stack]) -> list[str]:
-    """Lines "outer;inner COUNT", which flame graph tools and speedscope read."""
+    """Return lines "outer;inner COUNT", which flame graph tools and speedscope read."""
     sums: Counter[str] = Counter()
     for stack, count in stacks.items():
         sums[";".join(frame.name.replace(";", ",") for frame in stack) or "(no Python)"] += count

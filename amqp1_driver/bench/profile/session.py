@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""All runs of a profile, and the document and files that come of them."""
+"""All runs of a profile, and the document and files with their results; on the main thread."""
 
 from __future__ import annotations
 
@@ -34,10 +24,10 @@ from amqp1_driver.bench.run import Limits, Place, measure
 from amqp1_driver.bench.session import heading
 from amqp1_driver.bench.summary import summary
 
-#: functions in the tables
+#: number of functions in the tables
 TOP = 25
 _OVERHEAD = 4.0
-#: what becomes of a process whose stack can't be read just then, see ``workers.sampler``
+#: end of a process that was sampled while its stack was not readable, see ``workers.sampler``
 _CRASH = "killed by signal 11"
 _ATTEMPTS = 6
 
@@ -45,27 +35,43 @@ Measure = Callable[..., dict[str, Any]]
 
 
 class Profile:
-    """Runs each scenario twice in each round, the second time with samples. Main thread.
+    """A profile: each scenario runs twice in each round, the second time sampled. Main thread.
 
     :param folder: for flame graphs, stacks and the document
-    :param perf: ask Linux's perf too
-    :param bus: name of the bus that was started for it, for the document
+    :param perf: record with Linux's perf, too
+    :param bus: name of the bus that was started for the profile; the document contains it
     """
 
-    def __init__(self, entries: Sequence[Entry], scenarios: Sequence[Scenario], rounds: int,
-                 place: Place, limits: Limits, folder: Path, perf: bool, bus: str | None = None,
-                 measured: Measure = measure) -> None:  # fmt: skip
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        scenarios: Sequence[Scenario],
+        rounds: int,
+        place: Place,
+        limits: Limits,
+        folder: Path,
+        perf: bool,
+        bus: str | None = None,
+        measured: Measure = measure,
+    ) -> None:
         self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
         self._place, self._limits = place, limits
         self._folder, self._perf = folder, perf
         self._measure = measured
         self._crashes = 0
         self.document: dict[str, Any] = {
-            **heading(bus, rounds, limits), "perf": perf, "scenarios": [],
-        }  # fmt: skip
+            **heading(bus, rounds, limits),
+            "perf": perf,
+            "scenarios": [],
+        }
 
     def play(self) -> dict[str, Any]:
-        """Run everything, and print each scenario's tables when it is complete."""
+        """Run everything, and print each scenario's tables when it is complete.
+
+        The file ``profile.json`` gets the document, also if an exception ends the runs.
+
+        :returns: the document
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         runs = 2 * len(self._scenarios) * self._rounds * len(self._entries)
         longest = max(scenario.seconds for scenario in self._scenarios)
@@ -79,8 +85,8 @@ class Profile:
                 progress.write("\n".join(scenario_lines(found)) + "\n")
         finally:
             progress.close()
-        text = json.dumps(self.document, indent=1) + "\n"
-        (self._folder / "profile.json").write_text(text, encoding="utf-8")
+            text = json.dumps(self.document, indent=1) + "\n"
+            (self._folder / "profile.json").write_text(text, encoding="utf-8")
         return self.document
 
     def _entry(self, entry: Entry, scenario: Scenario, progress: Progress) -> dict[str, Any]:
@@ -94,26 +100,37 @@ class Profile:
             for number in range(1, self._rounds + 1):
                 title = f"{scenario.title}: {entry.label}, round {number}/{self._rounds}"
                 plain.append(self._run(entry, scenario, progress, title, None))
-                run, recorder = self._sampled(entry, scenario, progress, f"{title}, sampled",
-                                              folder)  # fmt: skip
+                run, recorder = self._sampled(
+                    entry, scenario, progress, f"{title}, sampled", folder
+                )
                 sampled.append(run)
                 recorders.append(recorder)
                 recorder.read()
         except Trouble as error:
             return {**head, "trouble": str(error)}
         about = plain[0].pop("about", None)
-        roles = {role: self._role(role, recorders, folder, f"{scenario.title}: {entry.label}")
-                 for role in recorders[0].recordings}  # fmt: skip
+        roles = {
+            role: self._role(role, recorders, folder, f"{scenario.title}: {entry.label}")
+            for role in recorders[0].recordings
+        }
         return {
-            **head, "about": about, "folder": str(folder),
-            "plain": summary(plain), "sampled": summary(sampled), "roles": roles,
+            **head,
+            "about": about,
+            "folder": str(folder),
+            "plain": summary(plain),
+            "sampled": summary(sampled),
+            "roles": roles,
             "missing": next((recorder.missing for recorder in recorders if recorder.missing), ""),
             "crashes": self._crashes,
-        }  # fmt: skip
+        }
 
-    def _sampled(self, entry: Entry, scenario: Scenario, progress: Progress, title: str,
-                 folder: Path) -> tuple[dict[str, Any], Recorder]:  # fmt: skip
-        """One run with samples, again if a sample has killed a process."""
+    def _sampled(
+        self, entry: Entry, scenario: Scenario, progress: Progress, title: str, folder: Path
+    ) -> tuple[dict[str, Any], Recorder]:
+        """Run a scenario with samples; repeat the run if a sample has killed a process.
+
+        :raises Trouble: the run failed, or a sample has killed a process in each attempt
+        """
         for attempt in range(1, _ATTEMPTS + 1):
             recorder = Recorder(folder, self._perf)
             try:
@@ -124,8 +141,14 @@ class Profile:
                 self._crashes += 1
         raise AssertionError("not reached")
 
-    def _run(self, entry: Entry, scenario: Scenario, progress: Progress, title: str,
-             recorder: Recorder | None) -> dict[str, Any]:  # fmt: skip
+    def _run(
+        self,
+        entry: Entry,
+        scenario: Scenario,
+        progress: Progress,
+        title: str,
+        recorder: Recorder | None,
+    ) -> dict[str, Any]:
         progress.begin(title)
         run = self._measure(entry, scenario, self._place, self._limits, progress.tick, recorder)
         progress.end()
@@ -133,7 +156,7 @@ class Profile:
 
     @staticmethod
     def _role(role: str, recorders: Sequence[Recorder], folder: Path, title: str) -> dict[str, Any]:
-        """What one kind of process did in all rounds; writes its files."""
+        """Return the figures of a role over all rounds, and write its stacks and flame graph."""
         parts: list[Recording] = [recorder.recordings[role] for recorder in recorders]
         stacks = sum((part.stacks for part in parts), Counter())
         components = sum((part.components for part in parts), Counter())
@@ -143,24 +166,30 @@ class Profile:
         return {
             "samples": stacks.total(),
             "layers": layers.shares(stacks),
-            "components": {name: components[name] / components.total()
-                           for name in native.COMPONENTS if components[name]},
+            "components": {
+                name: components[name] / components.total()
+                for name in native.COMPONENTS
+                if components[name]
+            },
             "system": sum(part.system for part in parts) / len(parts),
             "io_thread": layers.io_thread(stacks),
             "functions": layers.functions(stacks, TOP),
-        }  # fmt: skip
+        }
 
     @property
     def failed(self) -> bool:
-        """Whether a run came to nothing."""
+        """Return whether a run failed."""
         return any("trouble" in entry for entry in self._all())
 
     @property
     def faults(self) -> list[str]:
-        """What was lost or came twice, in words."""
-        found = [fault(scenario["title"], entry["label"], [entry["plain"], entry["sampled"]])
-                 for scenario in self.document["scenarios"] for entry in scenario["entries"]
-                 if "trouble" not in entry]  # fmt: skip
+        """Return a text for each entry that lost messages or received some twice."""
+        found = [
+            fault(scenario["title"], entry["label"], [entry["plain"], entry["sampled"]])
+            for scenario in self.document["scenarios"]
+            for entry in scenario["entries"]
+            if "trouble" not in entry
+        ]
         return [words for words in found if words]
 
     def _all(self) -> list[dict[str, Any]]:

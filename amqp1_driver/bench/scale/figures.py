@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The arithmetic of growth, fairness and trends. Pure."""
 
@@ -22,9 +12,11 @@ from typing import NamedTuple
 
 
 def exponent(before: tuple[float, float | None], after: tuple[float, float | None]) -> float | None:
-    """The power of n by which a total has grown from one (n, total) to the next.
+    """Return the power of n by which a total has grown from one (n, total) to the next.
 
-    1: as n does; 2: as its square; 0: not at all. None where a total is missing or not positive.
+    1: in proportion to n; 2: with the square of n; 0: not at all.
+
+    :returns: None if a total is missing or not positive, or if n is the same
     """
     (small, low), (large, high) = before, after
     if low is None or high is None or low <= 0 or high <= 0 or small == large:
@@ -33,13 +25,16 @@ def exponent(before: tuple[float, float | None], after: tuple[float, float | Non
 
 
 def jain(shares: Sequence[float]) -> float | None:
-    """Jain's index of fairness: 1 when all have the same, 1/n when one has it all."""
+    """Return Jain's index of fairness: 1 if all shares are equal, 1/n if one has everything.
+
+    :returns: None if all shares are 0
+    """
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else None
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """The value that so many percent do not exceed (nearest rank)."""
+    """Return the value that ``percent`` % of the values do not exceed (nearest rank)."""
     if not values:
         return None
     rank = max(1, math.ceil(len(values) * percent / 100))
@@ -47,7 +42,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def peak(times: Sequence[float], window: float) -> int:
-    """The most that fall into any window of this length."""
+    """Return the largest number of times within any window of this length."""
     ordered = sorted(times)
     most = first = 0
     for index, at in enumerate(ordered):
@@ -58,11 +53,11 @@ def peak(times: Sequence[float], window: float) -> int:
 
 
 class Trend(NamedTuple):
-    """What becomes of a figure from step to step.
+    """The trend of a figure from step to step.
 
-    :param slope: per step, the median of all pairs' slopes (Theil and Sen): a jump at the
-        beginning or the end does not count, lasting growth does, also in chunks
-    :param tau: Kendall's: 1 if it only rises, 0 if rises and falls keep the balance
+    :param slope: growth per step, the median of all pairs' slopes (Theil and Sen): lasting growth
+        counts, also in chunks; a jump at the beginning or the end does not count
+    :param tau: Kendall's tau: 1 if the figure only rises, 0 if rises and falls are in balance
     """
 
     slope: float
@@ -70,12 +65,12 @@ class Trend(NamedTuple):
 
     @property
     def steady(self) -> bool:
-        """Whether it rises steadily; noise has a tau near 0."""
+        """Return whether the figure rises steadily; noise has a tau near 0."""
         return self.slope > 0 and self.tau >= 0.6
 
 
 def trend(values: Sequence[float]) -> Trend:
-    """The trend of values in the order in which they were measured; needs two."""
+    """Return the trend of at least two values, in the order of their measurement."""
     pairs = [(i, j) for i, j in itertools.combinations(range(len(values)), 2)]
     slopes = [(values[j] - values[i]) / (j - i) for i, j in pairs]
     signs = sum((slope > 0) - (slope < 0) for slope in slopes)

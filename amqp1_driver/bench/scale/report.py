@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Tables of growth: a row for each n, and by which power of n a column has grown. Pure."""
+"""Tables of growth: a row for each n, with the power of n by which columns have grown. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +14,10 @@ from amqp1_driver.bench.scale.figures import exponent
 class Column(NamedTuple):
     """One column.
 
-    :param key: of the row; it may be missing
-    :param by: what it is multiplied with
-    :param each: it is shown for each of n; its growth is that of the total
-    :param grows: the next column is the exponent of its growth
+    :param key: key of the value in a row; a row may lack it
+    :param by: factor for the value
+    :param each: show the value divided by n; the exponent remains that of the total
+    :param grows: show the exponent of growth in the next column
     """
 
     title: str
@@ -50,50 +40,80 @@ _VERDICT = {True: "it grows", False: "no growth"}
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "targets": (
-        _total("first s", "first_s"), Column("us each", "first_s", 1e6, each=True),
-        Column("p50 ms", "first_p50_ms"), Column("p99", "first_p99_ms"),
-        _total("then s", "then_s"), Column("us each", "then_s", 1e6, each=True),
-        Column("p50 ms", "then_p50_ms"), Column("p99", "then_p99_ms"),
-        _each("KiB each client", "client_kib"), _each("bus", "bus_kib"),
-        Column("taken", "fewest"), Column("to", "most"), _LOST,
+        _total("first s", "first_s"),
+        Column("us each", "first_s", 1e6, each=True),
+        Column("p50 ms", "first_p50_ms"),
+        Column("p99", "first_p99_ms"),
+        _total("then s", "then_s"),
+        Column("us each", "then_s", 1e6, each=True),
+        Column("p50 ms", "then_p50_ms"),
+        Column("p99", "then_p99_ms"),
+        _each("KiB each client", "client_kib"),
+        _each("bus", "bus_kib"),
+        Column("taken", "fewest"),
+        Column("to", "most"),
+        _LOST,
     ),
     "listeners": (
-        _total("listen s", "listen_s"), Column("ms each", "listen_s", 1e3, each=True),
+        _total("listen s", "listen_s"),
+        Column("ms each", "listen_s", 1e3, each=True),
         Column("slowest", "slowest_ms"),
-        _total("calls s", "then_s"), Column("p50 ms", "then_p50_ms"), Column("p99", "then_p99_ms"),
+        _total("calls s", "then_s"),
+        Column("p50 ms", "then_p50_ms"),
+        Column("p99", "then_p99_ms"),
         Column("Jain", "fairness"),
-        _each("KiB each server", "server_kib"), _each("bus", "bus_kib"),
-        _total("again s", "again_s"), _total("stop s", "stop_s"), Column("wait", "wait_s"),
-        Column("taken", "fewest"), Column("to", "most"), _LOST,
+        _each("KiB each server", "server_kib"),
+        _each("bus", "bus_kib"),
+        _total("again s", "again_s"),
+        _total("stop s", "stop_s"),
+        Column("wait", "wait_s"),
+        Column("taken", "fewest"),
+        Column("to", "most"),
+        _LOST,
     ),
     "outstanding": (
-        _total("gather s", "gather_s"), Column("us each", "gather_s", 1e6, each=True),
-        _total("answer s", "answer_s"), Column("us each", "answer_s", 1e6, each=True),
-        Column("p50 ms", "answer_p50_ms"), Column("p99", "answer_p99_ms"),
+        _total("gather s", "gather_s"),
+        Column("us each", "gather_s", 1e6, each=True),
+        _total("answer s", "answer_s"),
+        Column("us each", "answer_s", 1e6, each=True),
+        Column("p50 ms", "answer_p50_ms"),
+        Column("p99", "answer_p99_ms"),
         Column("Jain", "fairness"),
         _total("threads alone s", "wake_s"),
-        _total("driver's CPU s", "driver_s"), Column("us each", "driver_s", 1e6, each=True),
-        _each("KiB each client", "client_kib"), Column("of it thread", "thread_kib", each=True),
-        _each("bus", "bus_kib"), _LOST,
+        _total("driver's CPU s", "driver_s"),
+        Column("us each", "driver_s", 1e6, each=True),
+        _each("KiB each client", "client_kib"),
+        Column("of it thread", "thread_kib", each=True),
+        _each("bus", "bus_kib"),
+        _LOST,
     ),
     "reconnect": (
-        Column("processes", "processes"), Column("bus away s", "away_s"),
-        Column("first s", "first_s"), Column("median", "median_s"), _total("last", "last_s"),
-        Column("attempts each", "attempts"), Column("most in 1 s", "peak_attempts"),
+        Column("processes", "processes"),
+        Column("bus away s", "away_s"),
+        Column("first s", "first_s"),
+        Column("median", "median_s"),
+        _total("last", "last_s"),
+        Column("attempts each", "attempts"),
+        Column("most in 1 s", "peak_attempts"),
         _total("CPU s clients", "clients_cpu_s"),
         Column("ms each", "clients_cpu_s", 1e3, each=True),
-        _total("bus", "bus_cpu_s"), Column("ms each", "bus_cpu_s", 1e3, each=True),
-        _each("KiB each client", "client_kib"), _each("bus", "bus_kib"), _LOST,
+        _total("bus", "bus_cpu_s"),
+        Column("ms each", "bus_cpu_s", 1e3, each=True),
+        _each("KiB each client", "client_kib"),
+        _each("bus", "bus_kib"),
+        _LOST,
     ),
     "memory": (
-        _each("KiB a link, client", "link_kib"), Column("B of Python", "link_heap", each=True),
-        _each("bus", "bus_link_kib"), _LOST,
+        _each("KiB a link, client", "link_kib"),
+        Column("B of Python", "link_heap", each=True),
+        _each("bus", "bus_link_kib"),
+        _LOST,
     ),
-}  # fmt: skip
+}
 
 
 def lines(name: str, title: str, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The table of one scenario, and remarks."""
+    """Return the table of one scenario, followed by remarks."""
     good = [row for row in rows if "trouble" not in row]
     result = [title]
     if good:
@@ -143,6 +163,8 @@ def _remarks(row: dict[str, Any]) -> list[str]:
             found.append(f"{n}: {error['count']} x {kind}{words}: {first}")
     for kind, words in (("resident", "resident memory of the"), ("heap", "memory of Python's")):
         for who, trend in row.get(kind, {}).items():
-            found.append(f"{n}: {words} {who}: {trend['slope']:+.3f} B for each call, "
-                         f"tau {trend['tau']:+.2f}: {_VERDICT[trend['grows']]}")  # fmt: skip
+            found.append(
+                f"{n}: {words} {who}: {trend['slope']:+.3f} B for each call, "
+                f"tau {trend['tau']:+.2f}: {_VERDICT[trend['grows']]}"
+            )
     return found

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One row of each scenario: what is done with n of something, and the figures of it."""
+"""The scenarios of growth: each function measures one row, for one n. Main thread.
+
+Every function returns the row: its figures by key, for the columns of ``report``.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +18,23 @@ from amqp1_driver.bench.scale.stage import Stage
 
 Row = dict[str, Any]
 
-#: threads of a server that holds calls, beyond the calls
+#: threads that a server has in addition to one for each call that it holds
 _SPARE = 8
-#: steps in which memory is not watched yet
+#: number of warm-up steps, in which memory does not count yet
 _WARM = 3
-#: Python's memory is watched over so many times fewer calls
+#: divisor of the number of calls while Python's allocations are traced, which is slow
 _SLOWER = 10
-#: bytes for each call from which memory grows. Whatever is kept takes 16 at least: less than this
-#: is not kept of one call in 16
+#: growth in bytes for each call from which memory counts as growing. An object takes at least
+#: 16 bytes: with less growth, fewer than one call in 16 leaves an object behind
 _LEAST = 1.0
-#: casts are waited for so long after the last, seconds
+#: limit for the arrival of casts after the last one was sent, seconds
 _LATE = 5.0
-#: transports over which the servers of reconnecting clients are spread: one of them is soon back
+#: transports of the servers that reconnecting clients call: one of several is connected again soon
 _ECHOES = 8
 
 
 def targets(stage: Stage, n: int) -> Row:
-    """Casts to n servers, one after the other; the first to each makes its link."""
+    """Cast to n servers in turn; the first cast to each server attaches its link."""
     threads, passes = stage.settings.threads, stage.settings.passes
     servers = stage.servers(n + 1)
     (client,) = stage.add("sweep")
@@ -60,13 +53,14 @@ def targets(stage: Stage, n: int) -> Row:
         **_latency("then", _flat(then["times"])),
         "client_kib": _more(first["resident_kib"], before["resident_kib"]),
         "bus_kib": _more(bus_after, bus_before),
-        "fewest": min(taken), "most": max(taken),
+        "fewest": min(taken),
+        "most": max(taken),
         **_account(n * (1 + passes), sum(taken), first, then),
-    }  # fmt: skip
+    }
 
 
 def listeners(stage: Stage, n: int) -> Row:
-    """n RPC servers in one process on one connection: started, called, cut off, stopped."""
+    """Start n RPC servers in one process on one connection, then call, cut off and stop them."""
     threads, passes = stage.settings.threads, stage.settings.passes
     (server,) = stage.add("fleet")
     before, bus_before = stage.one(server, "listen", count=1, first=n), stage.bus_kib
@@ -78,8 +72,9 @@ def listeners(stage: Stage, n: int) -> Row:
     then = stage.one(client, "sweep", what="call", threads=threads, passes=passes)
     taken = _tally(stage, [server], 1 + passes)
     lost = stage.one(server, "sever")
-    again = stage.one(client, "sweep", what="call", threads=threads, passes=1,
-                      insist=stage.settings.timeout)  # fmt: skip
+    again = stage.one(
+        client, "sweep", what="call", threads=threads, passes=1, insist=stage.settings.timeout
+    )
     stopped = stage.one(server, "stop")
     return {
         "n": n,
@@ -91,16 +86,22 @@ def listeners(stage: Stage, n: int) -> Row:
         "server_kib": _more(after["resident_kib"], before["resident_kib"]),
         "bus_kib": _more(bus_after, bus_before),
         "again_s": (again["at"] - lost["at"]) / 1e9,
-        "stop_s": sum(stopped["each_ns"]) / 1e9, "wait_s": stopped["wait_ns"] / 1e9,
-        "fewest": min(taken), "most": max(taken),
-        **_account((n + 1) * (1 + passes) + n + 1, sum(taken) + len(_flat(again["times"])),
-                   first, then),
+        "stop_s": sum(stopped["each_ns"]) / 1e9,
+        "wait_s": stopped["wait_ns"] / 1e9,
+        "fewest": min(taken),
+        "most": max(taken),
+        **_account(
+            (n + 1) * (1 + passes) + n + 1, sum(taken) + len(_flat(again["times"])), first, then
+        ),
         "retried": _errors([again]),
-    }  # fmt: skip
+    }
 
 
 def outstanding(stage: Stage, n: int) -> Row:
-    """n calls at once, which the server answers when it has them all."""
+    """Make n calls at once, which the server answers when it has received all of them.
+
+    :raises Trouble: not all calls have come to the server in time
+    """
     (server,) = stage.add("fleet", executor=n + _SPARE)
     stage.one(server, "listen", count=1, first=0)
     (client,) = stage.add("sweep")
@@ -134,7 +135,10 @@ def outstanding(stage: Stage, n: int) -> Row:
 
 
 def reconnect(stage: Stage, n: int) -> Row:
-    """n clients that lose the bus at the same moment, until each has called again."""
+    """Let n clients lose the bus at the same moment, and measure until each has called again.
+
+    :raises Trouble: the bus is to be restarted, and was not started here
+    """
     each, seconds = stage.settings.clients_each, stage.settings.timeout
     restart = stage.settings.how == "restart"
     if restart and (stage.bus is None or stage.bus.kill is None):
@@ -152,7 +156,7 @@ def reconnect(stage: Stage, n: int) -> Row:
     at = up = time.monotonic_ns()
     if restart:
         up = _restart(stage, herds, at)
-        cpu_before = None if cpu_before is None else 0.0  # it is another process
+        cpu_before = None if cpu_before is None else 0.0  # the new bus is another process
     else:
         stage.tell([server], "sever")
         stage.tell(herds, "again", since=at, seconds=seconds, cut=True)
@@ -172,18 +176,19 @@ def reconnect(stage: Stage, n: int) -> Row:
         "peak_attempts": figures.peak(attempts, 1.0),
         "clients_cpu_s": sum(herd["cpu_us"] for herd in back) / 1e6,
         "bus_cpu_s": None if cpu is None or cpu_before is None else (cpu - cpu_before) / 1e6,
-        "client_kib": float(sum(x["resident_kib"] for x in there)
-                            - sum(x["resident_kib"] for x in lean)),
+        "client_kib": float(
+            sum(x["resident_kib"] for x in there) - sum(x["resident_kib"] for x in lean)
+        ),
         "bus_kib": _more(bus_there, bus_before),
         **_account(n, len(worked), *there),
         "retried": _errors(back),
-    }  # fmt: skip
+    }
 
 
 def _restart(stage: Stage, herds: Sequence[Worker], at: int) -> int:
-    """Kill the bus and start it again; when it was back, nanoseconds.
+    """Kill the bus, order the clients to call, and start the bus again.
 
-    The clients are told to work as soon as it is away.
+    :returns: when the bus was back, monotonic nanoseconds
     """
     bus = stage.bus
     assert bus is not None and bus.kill is not None and bus.revive is not None
@@ -194,9 +199,10 @@ def _restart(stage: Stage, herds: Sequence[Worker], at: int) -> int:
 
 
 def memory(stage: Stage, n: int) -> Row:
-    """n links that nothing uses, then calls step by step: what stays of either.
+    """Measure the memory that n unused links take, and the memory that calls leave behind.
 
-    Twice: memory as the system counts it, and as Python does, which makes everything slower.
+    This happens twice: first with the memory that the system counts, then with the memory that
+    Python counts, which makes everything slower.
     """
     servers = stage.servers(n + 1)
     row: Row = {"n": n}
@@ -225,28 +231,36 @@ def memory(stage: Stage, n: int) -> Row:
 
 
 def _watch(stage: Stage, client: Worker, server: Worker, calls: int) -> list[Row]:
-    """What memory there is after each step; those that come first are warm-up."""
+    """Make calls step by step; return the memory after each step that is not warm-up."""
     found = []
     for _ in range(_WARM + stage.settings.steps):
         done = stage.one(client, "repeat", count=calls, threads=stage.settings.threads)
         there = stage.one(server, "rest")
-        found.append({
-            "answered": done["answered"], "client": done["resident_kib"],
-            "server": there["resident_kib"], "bus": stage.bus_kib, "heap": done["heap"],
-        })  # fmt: skip
+        found.append(
+            {
+                "answered": done["answered"],
+                "client": done["resident_kib"],
+                "server": there["resident_kib"],
+                "bus": stage.bus_kib,
+                "heap": done["heap"],
+            }
+        )
     return found[_WARM:]
 
 
 def _trends(steps: Sequence[Row], traced: bool, calls: int) -> dict[str, dict[str, Any]]:
-    """The trend of each figure of memory, in bytes for each call."""
+    """Return the trend of each figure of memory, in bytes for each call."""
     found = {}
     for name in ("heap",) if traced else ("client", "server", "bus"):
         values = [step[name] for step in steps]
         if None not in values and len(values) > 1:
             unit = 1 if traced else 1024
             trend = figures.trend([value * unit / calls for value in values])
-            found[name] = {"slope": trend.slope, "tau": trend.tau,
-                           "grows": trend.steady and trend.slope >= _LEAST}  # fmt: skip
+            found[name] = {
+                "slope": trend.slope,
+                "tau": trend.tau,
+                "grows": trend.steady and trend.slope >= _LEAST,
+            }
     return found
 
 
@@ -254,7 +268,7 @@ def _trends(steps: Sequence[Row], traced: bool, calls: int) -> dict[str, dict[st
 
 
 def _tally(stage: Stage, servers: Sequence[Worker], each: int) -> list[int]:
-    """What each server has taken; there is a little time until all have taken ``each``."""
+    """Return the messages of each server; wait up to ``_LATE`` until all have ``each``."""
     found = stage.ask(servers, "tally", each=each, seconds=_LATE)
     return [taken for process in found for taken in process["taken"]]
 

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""All rows of all scenarios, and the document that comes of them."""
+"""All rows of all scenarios of growth, and the document with their results; on the main thread."""
 
 from __future__ import annotations
 
@@ -29,17 +19,17 @@ from amqp1_driver.bench.scale import scenarios
 from amqp1_driver.bench.scale.report import lines
 from amqp1_driver.bench.scale.stage import Settings, Stage, staged
 
-#: of the document; it changes when a reader of older ones would go wrong
+#: version of the document; it changes when a program for older documents would misread new ones
 SCHEMA = 1
-#: descriptors that the bus and its clients may have open
+#: limit of open file descriptors for the bus and its clients
 _DESCRIPTORS = 65536
-#: what a row may take, for the progress bar; seconds
+#: expected duration of a row, for the progress bar; seconds
 _EXPECTED = 30.0
 
 Measure = Callable[[Stage, int], dict[str, Any]]
 Known = tuple[Measure, str, tuple[int, ...]]
 
-#: what is measured, and what n is
+#: name -> function, title, default values of n
 SCENARIOS: dict[str, Known] = {
     "targets": (scenarios.targets, "casts to n targets", (100, 1000, 10000)),
     "listeners": (scenarios.listeners, "n RPC servers on one connection", (10, 100, 1000)),
@@ -50,27 +40,38 @@ SCENARIOS: dict[str, Known] = {
 
 
 class Session:
-    """Runs scenario after scenario, each n with a bus and processes of its own. Main thread.
+    """A run of scenario after scenario; each n has a bus and processes of its own. Main thread.
 
-    :param sizes: values of n for all scenarios; None: each has its own
+    :param sizes: values of n for all scenarios; None: each scenario has its own
     """
 
-    def __init__(self, settings: Settings, names: Sequence[str], sizes: Sequence[int] | None,
-                 known: Mapping[str, Known] = SCENARIOS) -> None:  # fmt: skip
+    def __init__(
+        self,
+        settings: Settings,
+        names: Sequence[str],
+        sizes: Sequence[int] | None,
+        known: Mapping[str, Known] = SCENARIOS,
+    ) -> None:
         self._settings = settings
         self._known = known
         self._plan = [(name, tuple(sizes) if sizes else known[name][2]) for name in names]
         self.document: dict[str, Any] = {
             "schema": SCHEMA,
             "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": {"cpus": os.cpu_count(), "platform": platform.platform(),
-                        "python": platform.python_version()},
+            "machine": {
+                "cpus": os.cpu_count(),
+                "platform": platform.platform(),
+                "python": platform.python_version(),
+            },
             "settings": {**asdict(settings), "entry": settings.entry.shown},
             "scenarios": [],
-        }  # fmt: skip
+        }
 
     def play(self) -> dict[str, Any]:
-        """Run everything, and print each scenario's table when it is complete."""
+        """Run everything, and print each scenario's table when it is complete.
+
+        :returns: the document
+        """
         allow_descriptors()
         progress = Progress(sum(len(sizes) for _, sizes in self._plan), _EXPECTED)
         try:
@@ -89,12 +90,12 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether a row came to nothing."""
+        """Return whether a row failed."""
         return any("trouble" in row for row in self._rows())
 
     @property
     def faulty(self) -> bool:
-        """Whether anything was lost."""
+        """Return whether messages or clients were lost."""
         return any(row.get("lost") for row in self._rows())
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -110,7 +111,10 @@ class Session:
 
 
 def allow_descriptors() -> None:
-    """Let this process and those it starts have as many descriptors open as they may."""
+    """Raise the limit of open descriptors for this process and its children.
+
+    The new limit is ``_DESCRIPTORS``, or the hard limit if that is lower.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < most:

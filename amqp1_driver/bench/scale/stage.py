@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where one row is measured: a bus, and processes that do step by step what they are told."""
+"""The stage of one row: a bus, and workers that take one step for each order. Main thread."""
 
 from __future__ import annotations
 
@@ -27,24 +17,24 @@ from amqp1_driver.bench.workers import usage
 
 _F = TypeVar("_F")
 
-#: until a process has started, seconds
+#: limit for the start of a process, seconds
 _START = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for all rows.
+    """The settings of all rows.
 
     :param entry: the driver
-    :param bus: kind of the bus to start for each row; None: the entry's URL says where it is
-    :param threads: that send at once
+    :param bus: kind of the bus to start for each row; None: the bus at the entry's URL
+    :param threads: number of threads that send at once
     :param passes: messages to each target or listener, after the first
     :param servers_each: RPC servers in one process, where there are several processes
     :param clients_each: reconnecting clients in one process
     :param how: reconnecting clients lose the bus by "restart" or "cut"
-    :param calls: of a step in which memory is watched
-    :param steps: how many of these
-    :param timeout: of a call, and of all that is asked of a process otherwise; seconds
+    :param calls: number of calls in a step of the memory scenario
+    :param steps: number of these steps
+    :param timeout: of a call, seconds; a step of a worker may take twice as long
     """
 
     entry: Entry
@@ -62,7 +52,7 @@ class Settings:
 class Stage:
     """The bus and the processes of one row. Main thread.
 
-    :param bus: that was started for it; None: the one at the entry's URL
+    :param bus: the bus that was started for this row; None: the bus at the entry's URL
     """
 
     def __init__(self, settings: Settings, bus: buses.Bus | None, crew: Crew) -> None:
@@ -73,24 +63,41 @@ class Stage:
         self._names = 0
         name = f"scale-{secrets.token_hex(4)}"
         self._order = {
-            "operation": "call", "topic": name, "exchange": f"{name}-x", "executor": 1,
-            "timeout": settings.timeout, "options": list(settings.entry.options),
-        }  # fmt: skip
+            "operation": "call",
+            "topic": name,
+            "exchange": f"{name}-x",
+            "executor": 1,
+            "timeout": settings.timeout,
+            "options": list(settings.entry.options),
+        }
 
     def add(self, kind: str, number: int = 1, **order: Any) -> list[Worker]:
-        """So many processes of this module of ``workers``, when they are ready."""
+        """Start ``number`` processes, and return them when they are ready.
+
+        :param kind: the module of ``workers`` that they run
+        :param order: further fields of their first order
+        """
         added = []
         for _ in range(number):
             self._names += 1
             name = f"{kind}-{self._names}"
-            given = {**self._order, "role": "steps", "kind": kind, "name": name,
-                     "url": self.url, **order}  # fmt: skip
+            given = {
+                **self._order,
+                "role": "steps",
+                "kind": kind,
+                "name": name,
+                "url": self.url,
+                **order,
+            }
             added.append(self._crew.add(name, self.settings.entry.python, given))
         self._crew.wait("ready", added, _START)
         return added
 
     def servers(self, count: int) -> list[Worker]:
-        """Processes with so many RPC servers in all, which listen: to be sent to."""
+        """Start processes with ``count`` RPC servers in all.
+
+        :returns: the processes, when all servers listen
+        """
         each = self.settings.servers_each
         shares = [min(each, count - first) for first in range(0, count, each)]
         workers = self.add("fleet", len(shares), shared=True)
@@ -100,33 +107,33 @@ class Stage:
         return workers
 
     def tell(self, workers: Sequence[Worker], step: str, **fields: Any) -> None:
-        """Have them begin with a step."""
+        """Order workers to begin a step."""
         for worker in workers:
             worker.tell(do=step, **fields)
 
     def hear(self, workers: Sequence[Worker], step: str) -> list[dict[str, Any]]:
-        """What they say when they have done it."""
+        """Wait until all workers have completed a step, and return their results."""
         return self._crew.wait(step, workers, 2 * self.settings.timeout)
 
     def ask(self, workers: Sequence[Worker], step: str, **fields: Any) -> list[dict[str, Any]]:
-        """Have them all take a step, at once; what each says."""
+        """Order all workers to take a step at once, and return their results."""
         self.tell(workers, step, **fields)
         return self.hear(workers, step)
 
     def one(self, worker: Worker, step: str, **fields: Any) -> dict[str, Any]:
-        """Have one take a step."""
+        """Order one worker to take a step, and return its result."""
         return self.ask([worker], step, **fields)[0]
 
     # -- the bus ----------------------------------------------------------------------------
 
     @property
     def bus_kib(self) -> int | None:
-        """Its memory; None if its process is not known."""
+        """Return the bus's resident memory, KiB; None if its process is not known."""
         return self._of_bus(usage.resident_kib)
 
     @property
     def bus_cpu_us(self) -> float | None:
-        """The processor time it has used."""
+        """Return the bus's processor time, microseconds; None if its process is not known."""
         return self._of_bus(lambda pid: usage.of_process(pid).cpu_us)
 
     def _of_bus(self, figure: Callable[[int], _F]) -> _F | None:
@@ -140,7 +147,13 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(settings: Settings, tick: Callable[[], None]) -> Iterator[Stage]:
-    """A stage with a bus of its own, so that rows owe each other nothing."""
+    """Provide a stage with a bus of its own, so that rows do not affect each other.
+
+    If the settings name no bus to start, the stage uses the bus at the entry's URL.
+
+    :param tick: called about ten times a second while the crew waits
+    :raises Trouble: the settings name no bus to start, and the URL has no host
+    """
     with contextlib.ExitStack() as stack:
         bus = None
         if settings.bus is not None:

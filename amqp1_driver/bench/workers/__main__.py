@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``python .../workers``: the package, without its folder or its parents in ``sys.path``."""
+"""Entry point of ``python .../workers``: loads the package without its folder in ``sys.path``."""
 
 import importlib
 import importlib.util
@@ -21,7 +11,10 @@ NAME = "amqp1_bench_workers"
 
 
 def load() -> None:
-    """Import the package under a name of its own, and work."""
+    """Import the package under the name ``NAME``, and run its ``main``.
+
+    Neither the package's folder nor its parents are in ``sys.path``.
+    """
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
     spec = importlib.util.spec_from_file_location(

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How a worker and its parent talk: lines of JSON, orders one way and events the other."""
+"""The channel between a worker and its parent: lines of JSON, orders one way, events the other."""
 
 from __future__ import annotations
 
@@ -24,11 +14,11 @@ from typing import Any
 
 
 class Channel:
-    """A worker's end.
+    """A worker's end of the channel.
 
-    Orders come by standard input, so that no password is seen in the list of processes; its end,
-    which comes with the parent's whatever ended that, ends this process at once. Events go where
-    standard output went; what anybody else prints goes to standard error.
+    Orders come by standard input, so that the list of processes shows no password. Standard input
+    ends when the parent ends, whatever the reason; then this process ends at once. Events go to the
+    original standard output; everything that other code prints goes to standard error.
     """
 
     def __init__(self) -> None:
@@ -39,13 +29,13 @@ class Channel:
         threading.Thread(target=self._read, daemon=True).start()
 
     def tell(self, event: str, **fields: Any) -> None:
-        """One event. Any thread."""
+        """Send one event. Any thread."""
         with self._lock:
             self._events.write(json.dumps({"event": event, **fields}) + "\n")
             self._events.flush()
 
     def orders(self) -> Iterator[dict[str, Any]]:
-        """Orders as they come."""
+        """Yield the orders as they come, without end."""
         while True:
             yield self._orders.get()
 

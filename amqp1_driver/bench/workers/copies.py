@@ -1,32 +1,25 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Copies of an encoded message, each with a number and a message-id of its own. Pure."""
 
 from __future__ import annotations
 
-#: of a message's number, which is text so that all messages are equally long
+#: digits of a message's number, which is text so that all messages are equally long
 DIGITS = 10
 _ID_DIGITS = 8
 
 
 class Copies:
-    """Replaces what tells a message from others by something of the same length.
+    """A template for copies of a message, which differ in number and message-id.
 
-    So lengths that are encoded before remain right, whatever the encoding is.
+    Each copy's number and message-id are as long as those of the message. So the lengths in the
+    encoded message remain right, whatever the encoding is.
 
-    :param message: encoded; its number is 0, written as so many digits
-    :param identity: its message-id, as it is in there; drivers drop what comes twice
-    :raises ValueError: one of them is not there, or more than once
+    :param message: the encoded message; its number is 0, written with ``DIGITS`` digits
+    :param identity: the message-id as it stands in the message; copies need other ones, since
+        drivers drop duplicates
+    :raises ValueError: the number or the message-id is not in the message exactly once, or the
+        message-id is too short
     """
 
     def __init__(self, message: bytes, identity: bytes) -> None:
@@ -44,5 +37,5 @@ class Copies:
         )
 
     def copy(self, number: int) -> bytes:
-        """The copy with this number, from 0 to 4294967295."""
+        """Return the copy with this number, from 0 to 4294967295."""
         return self._form % {b"n": number, b"i": number}

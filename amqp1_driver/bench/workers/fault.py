@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Takes a process its connections, as a failing network does."""
+"""The imitated failure of a network: a worker loses all its connections. Any thread."""
 
 from __future__ import annotations
 
@@ -22,14 +12,17 @@ from typing import Any
 
 
 def sever() -> dict[str, Any]:
-    """Shut down all TCP connections that this process has; how many, and when that began."""
+    """Shut down all TCP connections of this process.
+
+    :returns: ``connections``: their number; ``at``: when this began, monotonic nanoseconds
+    """
     at = time.monotonic_ns()
     count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             descriptor = os.dup(int(name))
         except OSError:
-            continue  # that of the listing
+            continue  # the descriptor that listed the folder
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             continue
@@ -43,5 +36,5 @@ def _shut(sock: socket.socket) -> bool:
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return False  # it is not connected
+        return False  # the socket is not connected
     return True

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Many RPC servers in one process, each as a service makes it."""
+"""Many RPC servers in one process, each made as a service makes it. Main thread of a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +15,10 @@ from . import fault, messaging, quiet
 
 
 class _Server:
-    """One server and what it was asked. ``take`` and ``ping`` run in its executor's threads."""
+    """One server, which is its own endpoint and counts its messages.
+
+    ``take``, ``ping`` and ``hold`` run in the threads of the server's executor.
+    """
 
     def __init__(self, worker: Worker, transport: Any, number: int) -> None:
         self.taken = 0
@@ -37,26 +30,26 @@ class _Server:
             self.rpc._executor_cls = lambda **_: worker.executor
 
     def take(self, ctxt: dict[str, Any]) -> None:
-        """A cast."""
-        self.taken += 1  # in one thread, as only ``hold`` is in several
+        """Count a cast."""
+        self.taken += 1  # no lock: with counted casts, a server has one thread
 
     def ping(self, ctxt: dict[str, Any]) -> int:
-        """A call, answered at once."""
+        """Count a call, and answer it at once."""
         self.taken += 1
         return self._number
 
     def hold(self, ctxt: dict[str, Any], number: int) -> int:
-        """A call that is answered when all are."""
+        """Answer a call when the worker releases it."""
         self._worker.held()
         return number
 
 
 class Worker(messaging.Peer):
-    """All servers of one process. Main thread, unless it says otherwise.
+    """All servers of one process. Main thread, unless a method says otherwise.
 
-    Order: ``topic``; ``executor``, the threads of each server; ``shared``: one thread serves all
-    of them, for servers that are there only to be sent to. The threads of an executor look once
-    a second whether they shall end, and those of thousands would keep the machine busy.
+    Fields of the order: ``topic``; ``executor``: threads of each server; ``shared``: one thread
+    serves all servers, for servers that are only targets of messages. The threads of an executor
+    look once a second whether they shall end; those of thousands would keep the machine busy.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -68,18 +61,19 @@ class Worker(messaging.Peer):
         self._changed = threading.Condition()
 
     def rest(self) -> dict[str, Any]:
-        """Only be weighed."""
+        """Do nothing: each step reports the memory of the process."""
         return {}
 
     def sever(self) -> dict[str, Any]:
-        """Lose all connections; how many, and when."""
+        """Lose all connections; return their number and the time."""
         return fault.sever()
 
     def listen(self, count: int, first: int, transports: int = 1) -> dict[str, Any]:
-        """Start so many servers one after the other; the time each of them takes to listen.
+        """Start ``count`` servers one after the other.
 
-        :param first: number of the first, which is part of its name
-        :param transports: over which they are spread, each with a connection of its own
+        :param first: number of the first server; the number is part of a server's name
+        :param transports: number of transports for the servers, each with its own connection
+        :returns: ``each_ns``: the time that each server took until it listened, nanoseconds
         """
         while len(self._transports) < transports:
             self._transports.append(self.make_transport(self.transport.conf))
@@ -94,7 +88,11 @@ class Worker(messaging.Peer):
         return {"each_ns": each}
 
     def tally(self, each: int, seconds: float) -> dict[str, Any]:
-        """What each server has taken, once it is ``each`` or the time is over."""
+        """Wait until each server has taken ``each`` messages, or until the time is over.
+
+        :param seconds: limit of the wait
+        :returns: ``taken``: number of messages that each server has taken
+        """
         until = time.monotonic() + seconds
         while True:
             taken = [server.taken for server in self._servers]
@@ -103,9 +101,12 @@ class Worker(messaging.Peer):
             time.sleep(0.02)
 
     def stop(self) -> dict[str, Any]:
-        """Stop all servers one after the other, the time each takes; then wait for them all.
+        """Stop all servers one after the other, then wait for all of them at the same time.
 
-        Not one after the other: the threads of an executor look once a second for its end.
+        Threads of an executor look for its end once a second; with one wait after the other, these
+        seconds would add up.
+
+        :returns: ``each_ns``: the time that each stop took; ``wait_ns``: the wait; nanoseconds
         """
         each = []
         for server in self._servers:
@@ -124,10 +125,10 @@ class Worker(messaging.Peer):
     # -- calls that are held --------------------------------------------------------------
 
     def held(self) -> None:
-        """Executor's threads: wait until the calls are released, then let the next one go.
+        """Block until this call is released, then release the next call. Executor's threads.
 
-        One after the other, as work is done: thousands of threads that want the interpreter at
-        the same moment keep it busy with themselves.
+        Calls end one after the other, as they do in real work: thousands of threads that wait for
+        the interpreter lock at the same moment would keep the interpreter busy with switching.
         """
         mine = threading.Event()
         with self._changed:
@@ -137,13 +138,20 @@ class Worker(messaging.Peer):
         self.release()
 
     def gathered(self, expected: int, seconds: float) -> dict[str, Any]:
-        """When so many calls were here, monotonic nanoseconds; how many there were in time."""
+        """Wait until the servers hold ``expected`` calls, or until the time is over.
+
+        :param seconds: limit of the wait
+        :returns: ``held``: number of calls; ``at``: end of the wait, monotonic nanoseconds
+        """
         with self._changed:
             self._changed.wait_for(lambda: len(self._held) >= expected, seconds)
             return {"held": len(self._held), "at": time.monotonic_ns()}
 
     def release(self) -> dict[str, Any]:
-        """Have the call answered that came last, and then the others; when that began."""
+        """Release the call that came last; each released call releases the next one.
+
+        :returns: ``at``: when this began, monotonic nanoseconds
+        """
         at = time.monotonic_ns()
         with self._changed:
             if self._held:

@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""oslo.messaging's own cost: no bus, no polling, client and server in one process.
+"""A driver that measures oslo.messaging's own cost: no bus, client and server in one process.
 
-What its fake driver does, but for the polling: it checks that a message can be serialised, and
-hands it over to the server's executor in the thread that sends.
+The driver works like oslo.messaging's fake driver, but without its polling. It checks that a
+message can be serialised, and hands the message to the server's executor in the thread that sends.
 """
 
 from __future__ import annotations
@@ -31,7 +21,7 @@ from .pace import Stint
 
 
 class Incoming:
-    """A message as servers see it. Threads of the server's executor."""
+    """A message as servers see it. Used on the threads of the server's executor."""
 
     client_timeout = None
     msg_id = None
@@ -42,47 +32,57 @@ class Incoming:
         self._answers = answers
 
     def acknowledge(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no bus waits for the acknowledgement."""
 
     def requeue(self) -> None:
-        """Not asked for here."""
+        """Do nothing: no endpoint here requeues a message."""
 
     def heartbeat(self) -> None:
-        """Not asked for here."""
+        """Do nothing: without ``client_timeout`` no server sends heartbeats."""
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
-        """Wake the caller."""
+        """Wake the caller with a reply or a failure; a cast has no caller."""
         if self._answers is not None:
             self._answers.put((reply, failure))
 
 
 class Listener:
-    """Calls back; no thread of its own."""
+    """A listener without a thread: the sending thread calls ``on_incoming``."""
 
     def start(self, on_incoming: Any) -> None:
-        """From now on messages are handed to that."""
+        """Hand messages to ``on_incoming`` from now on."""
         self.on_incoming = on_incoming
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def cleanup(self) -> None:
-        """Nothing to clean up."""
+        """Do nothing: there is nothing to clean up."""
 
 
 class Driver:
-    """What transports ask of a driver. Application threads."""
+    """The methods that transports call on a driver. Application threads."""
 
     def __init__(self, conf: Any) -> None:
         self.conf = conf
         self._listeners: list[Listener] = []
 
     def require_features(self, requeue: bool = False) -> None:
-        """All there are."""
+        """Do nothing: the driver has all features."""
 
-    def send(self, target: Any, ctxt: Any, message: Any, wait_for_reply: bool | None = None,
-             timeout: float | None = None, **_options: Any) -> Any:  # fmt: skip
-        """As the fake driver."""
+    def send(
+        self,
+        target: Any,
+        ctxt: Any,
+        message: Any,
+        wait_for_reply: bool | None = None,
+        timeout: float | None = None,
+        **_options: Any,
+    ) -> Any:
+        """Hand a message to all servers, as the fake driver does, and return a call's reply.
+
+        :raises queue.Empty: no reply within ``timeout`` seconds
+        """
         jsonutils.dumps(message)
         answers: queue.Queue[Any] | None = queue.Queue() if wait_for_reply else None
         for listener in self._listeners:
@@ -94,20 +94,21 @@ class Driver:
             raise failure[1]
         return reply
 
-    def send_notification(self, target: Any, ctxt: Any, message: Any, version: float,
-                          retry: int | None = None) -> None:  # fmt: skip
-        """As the fake driver."""
+    def send_notification(
+        self, target: Any, ctxt: Any, message: Any, version: float, retry: int | None = None
+    ) -> None:
+        """Hand a notification to all servers, as the fake driver does."""
         self.send(target, ctxt, message)
 
     def listen(self, *_args: Any) -> Listener:
-        """One more server."""
+        """Add a server, and return its listener."""
         self._listeners.append(Listener())
         return self._listeners[-1]
 
     listen_for_notifications = listen
 
     def cleanup(self) -> None:
-        """Nothing to clean up."""
+        """Do nothing: there is nothing to clean up."""
 
 
 class _Server(messaging.Server):
@@ -118,10 +119,10 @@ class _Server(messaging.Server):
 
 
 class Client(messaging.Client):
-    """The client, and the servers in the same process: their cost counts as the client's."""
+    """The client, with the servers in the same process: their cost counts as the client's."""
 
     def make_transport(self, conf: Any) -> Any:
-        """That of the servers."""
+        """Start the servers, and return their transport."""
         self._ledger = Ledger()
         self._copies = self.order["servers"] if self.operation == "fanout" else 1
         self._server = _Server(self.order, self._ledger)
@@ -133,7 +134,7 @@ class Client(messaging.Client):
         return self._server.transport
 
     def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; returns what became of it."""
+        """Send, and wait for the servers; return the outcome as ``pace.drive`` does."""
         before = self._ledger.warm + self._ledger.received
         done = super().work(stint)
         # casts may wait in the executor of the servers
@@ -144,5 +145,5 @@ class Client(messaging.Client):
         return done
 
     def extra(self) -> dict[str, Any]:
-        """What the servers report elsewhere."""
+        """Return the counts that servers in other processes report themselves."""
         return {"warm": self._ledger.warm, "served": self._ledger.dump()}

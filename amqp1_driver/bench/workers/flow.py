@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Several senders and a receiver on one transport, each as fast as it goes. See ``steps``."""
+"""Several senders and a receiver on one transport, each as fast as possible. See ``steps``."""
 
 from __future__ import annotations
 
@@ -28,13 +18,13 @@ from .pace import Stint, drive
 
 
 class Endpoint:
-    """Counts what comes. Threads of the server's executor."""
+    """An endpoint that counts casts. Threads of the server's executor."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def take(self, ctxt: dict[str, Any], i: int, n: str, t: int, p: str) -> None:
-        """A cast: sender, number, time and payload."""
+        """Count a cast, which has sender, number, time and payload."""
         self._ledger.note(i, int(n), t, time.monotonic_ns())
 
 
@@ -53,14 +43,14 @@ class Worker:
         self._server: Any = None
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the driver that is measured, and the versions of its libraries."""
         return messaging.versions(self._transport)
 
     def load(self, topic: str, source: str, queue: str, first: int, count: int) -> dict[str, Any]:
-        """Fill a queue with casts: the first as the driver sends it, the others made from it.
+        """Fill a queue with copies of a cast that the driver sends.
 
-        :param topic: one whose queue is ``source``, which is empty
-        :param queue: to be filled
+        :param topic: the topic of the cast; its queue is ``source``, which must be empty
+        :param queue: the queue to fill
         :param first: number of the first message
         """
         self._sender(topic)(0, 0, 0)
@@ -70,10 +60,13 @@ class Worker:
         return {}
 
     def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
-        """All senders at once, and what is received meanwhile.
+        """Run all senders at once, and count what is received meanwhile.
 
         :param at: when to begin, monotonic nanoseconds
-        :param senders: of each its name, topic, threads and the number of the first of them
+        :param senders: for each ``name``, ``topic``, ``threads``, and ``first``: the number of its
+            first thread
+        :returns: ``senders``: outcomes by name; ``received``: number of messages; ``busy``:
+            processor time of this process in relation to ``seconds``
         """
         found: dict[str, Any] = {}
         groups = [
@@ -90,7 +83,7 @@ class Worker:
         return {"senders": found, "received": after - before, "busy": cpu / 1e6 / seconds}
 
     def listen(self, topic: str) -> dict[str, Any]:
-        """Receive, from now on."""
+        """Start to receive from a topic."""
         target = oslo_messaging.Target(topic=topic, server=self._order["server"])
         self._server = oslo_messaging.get_rpc_server(
             self._transport, target, [Endpoint(self._ledger)]
@@ -99,7 +92,7 @@ class Worker:
         return {}
 
     def hush(self) -> dict[str, Any]:
-        """Receive no more; returns what was."""
+        """Stop receiving; return the ledger of what was received."""
         self._server.stop()
         self._server.wait()
         return self._ledger.dump()
@@ -109,8 +102,9 @@ class Worker:
         self._transport.cleanup()
         return {}
 
-    def _group(self, sender: dict[str, Any], at: int, seconds: float,
-               found: dict[str, Any]) -> None:  # fmt: skip
+    def _group(
+        self, sender: dict[str, Any], at: int, seconds: float, found: dict[str, Any]
+    ) -> None:
         stint = Stint(at, seconds, 0, sender["threads"], sender["first"])
         found[sender["name"]] = drive(stint, self._sender(sender["topic"]))
 
@@ -127,7 +121,7 @@ class Worker:
         return send
 
     def _count(self, at: int) -> int:
-        """How many have been received at that time."""
+        """Wait until ``at``; return how many messages have been received by then."""
         left = at - time.monotonic_ns()
         if left > 0:
             time.sleep(left / 1e9)

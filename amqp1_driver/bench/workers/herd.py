@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Many clients in one process, each with a transport, a connection and an I/O thread of its own.
 
-They stand for as many processes: what a bus sees of them is the same.
+They stand for as many processes: a bus sees no difference. Main thread of a worker.
 """
 
 from __future__ import annotations
@@ -30,7 +20,7 @@ from .sweep import _PAUSE, _started
 
 
 class Attempts:
-    """Notes when TCP connections are tried, by all drivers written in Python. Any thread."""
+    """The times of attempts to connect by TCP, for any driver written in Python. Any thread."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -50,7 +40,7 @@ class Attempts:
 class Worker(messaging.Peer):
     """The clients. Main thread; each client has a thread of its own while it calls.
 
-    Order: ``topic``, whose servers answer ``ping``.
+    Field of the order: ``topic``, the topic of servers that answer ``ping``.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -63,29 +53,29 @@ class Worker(messaging.Peer):
         self._lock = threading.Lock()
 
     def rest(self) -> dict[str, Any]:
-        """Only be weighed."""
+        """Do nothing: each step reports the memory of the process."""
         return {}
 
     def connect(self, count: int, seconds: float) -> dict[str, Any]:
-        """Make so many clients and have each call once: when each of them was answered."""
+        """Make ``count`` clients, and have each call until it is answered; return as ``again``."""
         target = oslo_messaging.Target(topic=self.order["topic"])
         for _ in range(count):
             transport = self.make_transport(self.transport.conf)
             self._transports.append(transport)
             self._clients.append(
-                oslo_messaging.get_rpc_client(
-                    transport, target, timeout=self.order["timeout"]
-                )
+                oslo_messaging.get_rpc_client(transport, target, timeout=self.order["timeout"])
             )
         quiet.after_import()
         return self.again(time.monotonic_ns(), seconds)
 
     def again(self, since: int, seconds: float, cut: bool = False) -> dict[str, Any]:
-        """Have each client call until it is answered; when that was, monotonic nanoseconds.
+        """Have each client call until it is answered.
 
-        :param since: attempts to connect count from then on
-        :param seconds: after which a client gives up
-        :param cut: they lose all connections first
+        :param since: count the attempts to connect from this time on, monotonic nanoseconds
+        :param seconds: time after which a client gives up
+        :param cut: cut all connections first
+        :returns: ``at``: time of the cut, or ``since``; ``worked``: times of the answers;
+            ``attempts``: times of the attempts to connect; all in monotonic nanoseconds
         """
         at = fault.sever()["at"] if cut else since
         self._worked, self._errors = [], Errors()

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What was sent, what was received and how long it took, in little memory. Pure."""
+"""Records of what was sent and received, and of how long it took, in little memory. Pure."""
 
 from __future__ import annotations
 
@@ -48,18 +38,18 @@ class Histogram:
             self.max = nanoseconds
 
     def merge(self, other: Histogram) -> None:
-        """Add what another has counted."""
+        """Add the counts of another histogram."""
         for key, count in other.counts.items():
             self.counts[key] = self.counts.get(key, 0) + count
         self.max = max(self.max, other.max)
 
     @property
     def count(self) -> int:
-        """How many durations."""
+        """Return the number of durations."""
         return sum(self.counts.values())
 
     def percentile(self, percent: float) -> int:
-        """The duration that so many percent do not exceed (nearest rank); 0 if there are none."""
+        """Return the duration that ``percent`` % do not exceed (nearest rank); 0 if empty."""
         rank = max(1, -int(-self.count * percent // 100))
         for key in sorted(self.counts):
             rank -= self.counts[key]
@@ -69,12 +59,12 @@ class Histogram:
         return 0
 
     def dump(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the histogram in a form for JSON."""
         return {"max": self.max, "buckets": sorted(self.counts.items())}
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> Histogram:
-        """From ``dump``."""
+        """Return the histogram that ``dump`` has put into this form."""
         result = cls()
         result.max = data["max"]
         result.counts = {key: count for key, count in data["buckets"]}
@@ -82,7 +72,7 @@ class Histogram:
 
     @classmethod
     def merged(cls, parts: Iterable[dict[str, Any]]) -> Histogram:
-        """All of them, each as ``dump`` gave it."""
+        """Return the sum of histograms, each in the form of ``dump``."""
         result = cls()
         for part in parts:
             result.merge(cls.load(part))
@@ -90,19 +80,19 @@ class Histogram:
 
 
 def pack(marks: bytes | bytearray) -> str:
-    """One byte for each message, as text; long runs of the same take next to nothing."""
+    """Encode one byte for each message as text; long runs of one byte take almost no space."""
     return base64.b64encode(zlib.compress(bytes(marks), 1)).decode()
 
 
 def unpack(text: str) -> bytes:
-    """What ``pack`` packed."""
+    """Decode a text that ``pack`` has encoded."""
     return zlib.decompress(base64.b64decode(text))
 
 
 class Ledger:
-    """How often each message was received: senders number theirs from 0. Any thread.
+    """A count of receptions for each message; senders number theirs from 0. Any thread.
 
-    Messages with a negative sender are warm-up and only counted.
+    A message with a negative sender is warm-up: it is counted, but not recorded by number.
     """
 
     _GROWTH = 1 << 14
@@ -117,7 +107,11 @@ class Ledger:
         self._lock = threading.Lock()
 
     def note(self, sender: int, number: int, sent: int, now: int) -> None:
-        """A message that was meant to be sent at ``sent`` is here; monotonic nanoseconds."""
+        """Record that a message was received.
+
+        :param sent: when the message was due to be sent, monotonic nanoseconds
+        :param now: when it was received, monotonic nanoseconds
+        """
         with self._lock:
             if sender < 0:
                 self.warm += 1
@@ -134,7 +128,7 @@ class Ledger:
             self.delivery.add(now - sent)
 
     def dump(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the ledger in a form for JSON."""
         with self._lock:
             return {
                 "received": self.received,

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Fills a queue of RabbitMQ over AMQP 1.0, by copies of a message that a driver has sent."""
+"""A loader that fills a queue of RabbitMQ over AMQP 1.0 with copies of a driver's message."""
 
 from __future__ import annotations
 
@@ -28,7 +18,8 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     """Take the message in ``source``, and put copies of it into ``queue``.
 
     :param first: number of the first copy
-    :raises RuntimeError: there is none, or they don't get through in time
+    :param timeout: seconds without progress, after which this gives up
+    :raises RuntimeError: there is no message or no progress in time, or the broker refuses
     """
     fetch = _Fetch(url, source, timeout)
     fetch.run()
@@ -39,7 +30,7 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
 
 
 class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """Gives up when nothing happens for a while."""
+    """A client that gives up when nothing happens for ``timeout`` seconds."""
 
     def __init__(self, url: str, queue: str, timeout: float, prefetch: int) -> None:
         super().__init__(prefetch=prefetch, auto_settle=True)
@@ -52,18 +43,21 @@ class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._trouble: str | None = None
 
     def run(self) -> None:
-        """Until it is done."""
+        """Run until the work is done.
+
+        :raises RuntimeError: the client has given up
+        """
         proton.reactor.Container(self).run()
         if self._trouble is not None:
             raise RuntimeError(f"{self.address}: {self._trouble}")
 
     def on_start(self, event: Any) -> None:
-        """Connect."""
+        """Connect, and start the timer."""
         self._timer = event.container.schedule(self._timeout, self)
         self.connection = event.container.connect(self._url, reconnect=False)
 
     def on_timer_task(self, event: Any) -> None:
-        """Look whether it goes on."""
+        """Give up if there was no progress since the last check."""
         if self._seen == self._steps:
             self.finish(f"no progress in {self._timeout:g} s")
             return
@@ -71,46 +65,49 @@ class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._timer = event.container.schedule(self._timeout, self)
 
     def progress(self) -> None:
-        """It goes on."""
+        """Note that there is progress."""
         self._steps += 1
 
     def finish(self, trouble: str | None = None) -> None:
-        """Close."""
+        """Close the connection.
+
+        :param trouble: why the client gives up; None: the work is done
+        """
         self._trouble = self._trouble or trouble
         self._timer.cancel()
         self.connection.close()
 
     def on_transport_error(self, event: Any) -> None:
-        """The broker has gone."""
+        """Give up: the connection is lost."""
         self.finish(str(event.transport.condition))
 
     def on_link_error(self, event: Any) -> None:
-        """Refused."""
+        """Give up: the broker has closed the link with an error."""
         self.finish(str(event.link.remote_condition))
 
     def on_session_error(self, event: Any) -> None:
-        """Refused."""
+        """Give up: the broker has closed the session with an error."""
         self.finish(str(event.session.remote_condition))
 
     def on_connection_error(self, event: Any) -> None:
-        """Refused."""
+        """Give up: the broker has closed the connection with an error."""
         self.finish(str(event.connection.remote_condition))
 
 
 class _Fetch(_Client):
-    """The bytes of one message."""
+    """A client that takes one message and keeps its bytes."""
 
     def __init__(self, url: str, queue: str, timeout: float) -> None:
         super().__init__(url, queue, timeout, 0)
         self.data = b""
 
     def on_start(self, event: Any) -> None:
-        """Ask for one."""
+        """Attach a receiver, and grant it credit for one message."""
         super().on_start(event)
         event.container.create_receiver(self.connection, self.address).flow(1)
 
     def on_delivery(self, event: Any) -> None:
-        """It is here."""
+        """Keep the message when it is complete, accept it, and close the connection."""
         delivery = event.delivery
         if delivery.readable and not delivery.partial:
             self.data = delivery.link.recv(delivery.pending)
@@ -121,24 +118,25 @@ class _Fetch(_Client):
 
 
 class _Fill(_Client):
-    """So many copies, settled: that none is missing is seen by the length of the queue."""
+    """A client that sends ``count`` copies, settled; the queue's length shows if one is missing."""
 
-    def __init__(self, url: str, queue: str, copies: Copies, first: int, count: int,
-                 timeout: float) -> None:  # fmt: skip
+    def __init__(
+        self, url: str, queue: str, copies: Copies, first: int, count: int, timeout: float
+    ) -> None:
         super().__init__(url, queue, timeout, 0)
         self._copies = copies
         self._next = first
         self._end = first + count
 
     def on_start(self, event: Any) -> None:
-        """Attach."""
+        """Attach a sender."""
         super().on_start(event)
         self._sender = event.container.create_sender(
             self.connection, self.address, options=proton.reactor.AtMostOnce()
         )
 
     def on_sendable(self, event: Any) -> None:
-        """There is credit."""
+        """Send as many copies as credit allows; close the link after the last one."""
         self.progress()
         sender, copy = self._sender, self._copies.copy
         for number in range(self._next, min(self._end, self._next + sender.credit)):
@@ -151,5 +149,5 @@ class _Fill(_Client):
             sender.close()
 
     def on_link_closed(self, event: Any) -> None:
-        """All went before it."""
+        """Close the connection: the broker has read all copies before the end of the link."""
         self.finish()

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Fills a queue of RabbitMQ over AMQP 0.9.1, by copies of a message that a driver has sent."""
+"""A loader that fills a queue of RabbitMQ over AMQP 0.9.1 with copies of a driver's message."""
 
 from __future__ import annotations
 
@@ -30,14 +20,18 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     """Take the message in ``source``, and put copies of it into ``queue``.
 
     :param first: number of the first copy
-    :raises RuntimeError: there is none
+    :param timeout: limit for the message to come, and of the connection's operations, seconds
+    :raises RuntimeError: no message has come into ``source`` in time
     """
     parts = urlsplit(url)
     connection = amqp.Connection(
-        f"{parts.hostname}:{parts.port or 5672}", unquote(parts.username or "guest"),
-        unquote(parts.password or "guest"), connect_timeout=timeout, read_timeout=timeout,
+        f"{parts.hostname}:{parts.port or 5672}",
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        connect_timeout=timeout,
+        read_timeout=timeout,
         write_timeout=timeout,
-    )  # fmt: skip
+    )
     connection.connect()
     channel = connection.channel()
     body, properties = _fetch(channel, source, timeout)
@@ -45,7 +39,7 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     copy = Copies(body, request["_unique_id"].encode()).copy
     for number in range(first, first + count):
         channel.basic_publish(amqp.Message(copy(number), **properties), "", queue)
-    channel.queue_declare(queue, passive=True)  # the answer comes after all that went before
+    channel.queue_declare(queue, passive=True)  # the broker answers after it has taken all copies
     connection.close()
 
 

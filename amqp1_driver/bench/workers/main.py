@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A worker: one client or one server of one run, told by its parent what to do.
+"""The main thread of a worker: a client or a server of one run, which obeys its parent.
 
-The first order says what to be; then a client knows "send", a server "count" and "mark" (from here
-it is measured), both know "report", "sample", "sampled" and "end". Others do what each order names:
-see ``steps``.
+The first order gives the worker its kind and role. A client then obeys "send"; a server obeys
+"mark" (its measurement begins here), "count" and "report". Both obey "sample", "sampled" and "end".
+A worker with another role takes the steps that its orders name: see ``steps``.
 """
 
 from __future__ import annotations
@@ -35,13 +25,13 @@ from .sampler import Sampler
 
 
 def main() -> None:
-    """Serve orders until the last one or until the parent has gone."""
+    """Follow orders until "end", or until the parent has ended."""
     # ^C reaches the whole group of processes: the parent ends this one in order
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel()
     orders = channel.orders()
     order = next(orders)
-    # what is measured: a module of this package with the classes Client and Server, or Worker
+    # a module of this package, which has the classes Client and Server, or the class Worker
     kind = importlib.import_module(f"{__package__}.{order['kind']}")
     if order["role"] == "client":
         _client(kind.Client(order), channel, orders)
@@ -52,7 +42,7 @@ def main() -> None:
         channel.tell("ready", pid=os.getpid(), about=_about(worker))
         steps.serve(worker, channel, orders)
     sys.stderr.flush()
-    os._exit(0)  # nothing here is worth waiting for threads that a driver left behind
+    os._exit(0)  # do not wait for threads that a driver left behind
 
 
 def _client(client: Any, channel: Channel, orders: Any) -> None:

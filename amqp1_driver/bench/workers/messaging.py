@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Any driver of oslo.messaging, through the public interface, as a service uses it."""
+"""Clients and servers on any oslo.messaging driver, by the public interface, as in a service."""
 
 from __future__ import annotations
 
@@ -31,12 +21,15 @@ quiet.before_import()
 import oslo_messaging  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
-#: distributions that may be the one with the driver, or that it stands on
+#: distributions that may contain the driver, or that drivers depend on
 _DISTRIBUTIONS = ("oslo.messaging", "amqp1-driver", "python-qpid-proton", "pyngus", "kombu", "amqp")
 
 
 def configuration(order: dict[str, Any]) -> Any:
-    """A service's configuration; options are "group.name=value"."""
+    """Return a service's configuration.
+
+    :param order: its ``options`` are texts "group.name=value"
+    """
     sections: dict[str, list[str]] = {
         "DEFAULT": [
             f"control_exchange = {order['exchange']}",
@@ -53,7 +46,7 @@ def configuration(order: dict[str, Any]) -> Any:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
-        # the global one, as services: oslo.messaging registers some of its options nowhere else
+        # the global object, as in services: oslo.messaging registers some options nowhere else
         conf = cfg.CONF
         conf(["--config-file", path], project="amqp1-bench", default_config_dirs=[])
     finally:
@@ -62,7 +55,7 @@ def configuration(order: dict[str, Any]) -> Any:
 
 
 def versions(transport: Any) -> dict[str, Any]:
-    """Which driver it is, and the versions around it."""
+    """Return the class of the driver, and the versions of the distributions around it."""
     kind = type(transport._driver)
     found = {}
     for name in _DISTRIBUTIONS:
@@ -74,7 +67,7 @@ def versions(transport: Any) -> dict[str, Any]:
 
 
 class Peer:
-    """What clients and servers have in common. Main thread of a worker.
+    """The common part of clients and servers. Main thread of a worker.
 
     :param order: the first one from the parent
     """
@@ -87,35 +80,41 @@ class Peer:
         quiet.after_import()
 
     def make_transport(self, conf: Any) -> Any:
-        """For RPC or notifications, by the transport URL."""
+        """Return a transport for RPC or notifications, at the URL of the order."""
         if self.operation == "notify":
             return oslo_messaging.get_notification_transport(conf, url=self.order["url"])
         return oslo_messaging.get_rpc_transport(conf, url=self.order["url"])
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the driver that is measured, and the versions of its libraries."""
         return versions(self.transport)
 
 
 class Endpoint:
-    """What servers offer. Threads of the server's executor."""
+    """The endpoint of servers and listeners. Threads of the server's executor."""
 
     def __init__(self, ledger: Ledger, reply: str | None) -> None:
         self._ledger = ledger
         self._reply = reply
 
     def echo(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: str) -> str:
-        """A call: sender, number, time and payload, which goes back or is replaced."""
+        """Count a call; return its payload ``p``, or the reply of the size that was ordered."""
         self._ledger.note(i, n, t, time.monotonic_ns())
         return p if self._reply is None else self._reply
 
     def take(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: str) -> None:
-        """A cast, or a fanout cast."""
+        """Count a cast, or a fanout cast."""
         self._ledger.note(i, n, t, time.monotonic_ns())
 
-    def info(self, ctxt: dict[str, Any], publisher_id: str, event_type: str,
-             payload: dict[str, Any], metadata: dict[str, Any]) -> None:  # fmt: skip
-        """A notification."""
+    def info(
+        self,
+        ctxt: dict[str, Any],
+        publisher_id: str,
+        event_type: str,
+        payload: dict[str, Any],
+        metadata: dict[str, Any],
+    ) -> None:
+        """Count a notification."""
         self._ledger.note(payload["i"], payload["n"], payload["t"], time.monotonic_ns())
 
 
@@ -129,7 +128,7 @@ class Server(Peer):
         self._server: Any = None
 
     def open(self) -> None:
-        """Returns when the driver says that it listens."""
+        """Start the server; return when the driver reports that it listens."""
         topic = self.order["topic"]
         if self.operation == "notify":
             self._server = oslo_messaging.get_notification_listener(
@@ -137,13 +136,11 @@ class Server(Peer):
             )
         else:
             target = oslo_messaging.Target(topic=topic, server=self.order["name"])
-            self._server = oslo_messaging.get_rpc_server(
-                self.transport, target, [self._endpoint]
-            )
+            self._server = oslo_messaging.get_rpc_server(self.transport, target, [self._endpoint])
         self._server.start()
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stop listening, and close the connection."""
         self._server.stop()
         self._server.wait()
         self.transport.cleanup()
@@ -153,15 +150,17 @@ class Client(Peer):
     """One process that sends, from any number of threads."""
 
     def open(self) -> None:
-        """Nothing connects as yet."""
+        """Make the RPC client or the notifier; neither connects yet."""
         self._payload = "x" * self.order["size"]
         target = oslo_messaging.Target(topic=self.order["topic"])
         if self.operation == "notify":
             self._refused = _Refused()
             self._notifier = oslo_messaging.Notifier(
-                self.transport, publisher_id="bench", driver="messagingv2",
+                self.transport,
+                publisher_id="bench",
+                driver="messagingv2",
                 topics=[self.order["topic"]],
-            )  # fmt: skip
+            )
             return
         client = oslo_messaging.get_rpc_client(
             self.transport, target, timeout=self.order["timeout"]
@@ -169,15 +168,15 @@ class Client(Peer):
         self._client = client.prepare(fanout=True) if self.operation == "fanout" else client
 
     def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; returns what became of it."""
+        """Send; return the outcome as ``pace.drive`` does."""
         return drive(stint, getattr(self, "_" + self.operation))
 
     def extra(self) -> dict[str, Any]:
-        """Nothing more to report."""
+        """Return no further fields: there is nothing more to report."""
         return {}
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         self.transport.cleanup()
 
     def _call(self, sender: int, number: int, at: int) -> None:
@@ -189,16 +188,14 @@ class Client(Peer):
     _fanout = _cast
 
     def _notify(self, sender: int, number: int, at: int) -> None:
-        self._notifier.info(
-            {}, "bench", {"i": sender, "n": number, "t": at, "p": self._payload}
-        )
+        self._notifier.info({}, "bench", {"i": sender, "n": number, "t": at, "p": self._payload})
         self._refused.check()
 
 
 class _Refused(logging.Handler):
-    """oslo.messaging's notifier logs the errors of drivers, and raises none: raises them.
+    """A log handler that keeps errors of drivers, which oslo.messaging's notifier does not raise.
 
-    The record is made in the thread that sends.
+    The notifier logs such an error on the thread that sends; ``check`` raises it there.
     """
 
     def __init__(self) -> None:

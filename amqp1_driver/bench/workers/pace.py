@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Sending as fast as it goes, or at a rate, from threads that wait for each of their messages."""
+"""The load of a client: threads that send at full speed or at a rate, and wait for each message."""
 
 from __future__ import annotations
 
@@ -22,21 +12,21 @@ from typing import Any
 
 from .ledger import FAILED, OK, Histogram, pack
 
-#: sends message ``number`` of ``sender``, which was meant to go at ``at`` (monotonic nanoseconds)
+#: sends message ``number`` of ``sender``, which was due at ``at`` (monotonic nanoseconds)
 Send = Callable[[int, int, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Stint:
-    """What one client is to do.
+    """The work of one client.
 
     :param at: when to begin, monotonic nanoseconds
-    :param seconds: how long; 0: until all are sent
-    :param count: how many messages; 0: until the time is over
-    :param threads: at once
+    :param seconds: how long to send; 0: until all messages are sent
+    :param count: number of messages; 0: until the time is over
+    :param threads: number of threads that send at once
     :param sender: number of the first thread; negative: warm-up
-    :param rate: messages per second of all clients together; 0: as fast as it goes
-    :param senders: threads of all clients together
+    :param rate: messages per second of all clients together; 0: as fast as possible
+    :param senders: number of threads of all clients together
     """
 
     at: int
@@ -49,20 +39,20 @@ class Stint:
 
 
 class Errors:
-    """Errors by kind, each with the words of the first. One thread."""
+    """A count of errors by kind, with the text of the first of each kind. One thread."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, tuple[int, str]] = {}
 
     def add(self, error: BaseException) -> None:
-        """Count one."""
+        """Count an error."""
         kind = type(error).__name__
         count, words = self.kinds.get(kind, (0, str(error)[:500]))
         self.kinds[kind] = (count + 1, words)
 
 
 class Sender:
-    """One thread's messages and what became of them."""
+    """One sending thread, its messages and their outcome."""
 
     def __init__(self, stint: Stint, index: int, send: Send) -> None:
         self.states = bytearray()
@@ -80,7 +70,7 @@ class Sender:
             self._start += int((max(0, stint.sender) + index) * 1e9 / stint.rate)
 
     def run(self) -> None:
-        """Send until the time is over or all are sent."""
+        """Send until the time is over or all messages are sent."""
         _sleep_until(self._start)
         if self._interval:
             self._open_loop()
@@ -96,8 +86,8 @@ class Sender:
             self._one(number, now)
 
     def _open_loop(self) -> None:
-        # A latency counts from when the message was due, whenever it went: else a driver that
-        # stalls would be asked less often.
+        # A latency counts from when the message was due, not from when it was sent: otherwise a
+        # driver that stalls would be asked less often, and its latencies would hide the stall.
         for number in range(self._count):
             due = self._start + int(number * self._interval)
             if due >= self._until:
@@ -117,12 +107,12 @@ class Sender:
 
 
 def share(count: int, shares: int, index: int) -> int:
-    """How many of ``count`` fall to one of so many."""
+    """Return how many of ``count`` belong to share ``index`` of ``shares``."""
     return count // shares + (index < count % shares)
 
 
 def drive(stint: Stint, send: Send) -> dict[str, Any]:
-    """Have all threads send; what became of it, as JSON."""
+    """Send from all threads; return the outcome in a form for JSON."""
     senders = [Sender(stint, index, send) for index in range(stint.threads)]
     threads = [threading.Thread(target=sender.run, daemon=True) for sender in senders]
     for thread in threads:
@@ -133,7 +123,10 @@ def drive(stint: Stint, send: Send) -> dict[str, Any]:
 
 
 def outcome(senders: list[Any]) -> dict[str, Any]:
-    """As JSON what senders (with states, latency, errors, ended, number) have done."""
+    """Return the outcome of all senders in a form for JSON.
+
+    :param senders: objects with the attributes states, latency, errors, ended and number
+    """
     latency, errors = Histogram(), Errors()
     for sender in senders:
         latency.merge(sender.latency)
@@ -146,9 +139,10 @@ def outcome(senders: list[Any]) -> dict[str, Any]:
         "ended": max(sender.ended for sender in senders),
         "latency": latency.dump(),
         "errors": errors.kinds,
-        "states": {str(sender.number): pack(sender.states) for sender in senders
-                   if sender.number >= 0},
-    }  # fmt: skip
+        "states": {
+            str(sender.number): pack(sender.states) for sender in senders if sender.number >= 0
+        },
+    }
 
 
 def _sleep_until(when: int) -> None:

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Proton's own Python handlers, with nothing of oslo.messaging: calls and unsettled casts.
+"""Proton's own Python handlers, without oslo.messaging: calls and unsettled casts.
 
-There is one thread; the number of "threads" is how many messages are under way at once.
+A client has one thread; its number of "threads" is the number of messages under way at once.
 """
 
 from __future__ import annotations
@@ -32,13 +22,13 @@ from .pace import Errors, Stint, outcome
 
 
 def about() -> dict[str, Any]:
-    """What is measured."""
+    """Return the handler that is measured, and the version of proton."""
     name = "python-qpid-proton"
     return {"driver": "proton.handlers.MessagingHandler", "versions": {name: version(name)}}
 
 
 class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """Receives, and answers calls."""
+    """A receiver that answers calls."""
 
     def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
         super().__init__(prefetch=100)
@@ -49,32 +39,35 @@ class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._opened = threading.Event()
 
     def open(self) -> None:
-        """Returns when the bus has attached the link."""
+        """Start the container's thread; return when the bus has attached the link.
+
+        :raises RuntimeError: the bus does not attach the link in time
+        """
         container = proton.reactor.Container(self)
         threading.Thread(target=container.run, daemon=True).start()
         if not self._opened.wait(self._order["timeout"]):
             raise RuntimeError(f"the bus does not attach {self._order['topic']}")
 
     def close(self) -> None:
-        """Nothing: the process ends."""
+        """Do nothing: the process ends."""
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the handler that is measured, and the version of proton."""
         return about()
 
     def on_start(self, event: Any) -> None:
-        """Attach."""
+        """Connect, and attach a receiver."""
         self._connection = event.container.connect(self._order["url"], reconnect=False)
         self._container = event.container
         event.container.create_receiver(self._connection, self._order["topic"])
 
     def on_link_opened(self, event: Any) -> None:
-        """The receiver is there."""
+        """Let ``open`` return: the receiver is attached."""
         if event.receiver:
             self._opened.set()
 
     def on_message(self, event: Any) -> None:
-        """Count it, and send it back."""
+        """Count a message; send a call's body back as the reply."""
         message = event.message
         body = json.loads(message.body)
         self._ledger.note(body["i"], body["n"], body["t"], time.monotonic_ns())
@@ -88,27 +81,30 @@ class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
 
 
 class Client:
-    """Sends; a connection for each stint."""
+    """A sender with a new connection for each stint."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
 
     def open(self) -> None:
-        """Nothing connects as yet."""
+        """Do nothing: each stint connects."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection between stints."""
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the handler that is measured, and the version of proton."""
         return about()
 
     def extra(self) -> dict[str, Any]:
-        """Nothing more to report."""
+        """Return no further fields: there is nothing more to report."""
         return {}
 
     def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; returns what became of it."""
+        """Send; return the outcome as ``pace.drive`` does.
+
+        :raises ValueError: the stint has a rate
+        """
         if stint.rate:
             raise ValueError("proton: sends as fast as it goes, --rate is not for it")
         window = _Window(self._order, stint)
@@ -117,7 +113,10 @@ class Client:
 
 
 class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """So many messages under way until the time is over; a sender as in ``pace``."""
+    """A sender that keeps ``threads`` messages under way until the time is over.
+
+    It has the attributes that ``pace.outcome`` reads.
+    """
 
     def __init__(self, order: dict[str, Any], stint: Stint) -> None:
         super().__init__(prefetch=stint.threads + 10, auto_settle=True)
@@ -137,35 +136,35 @@ class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._reply_to: str | None = None
 
     def on_start(self, event: Any) -> None:
-        """Attach."""
+        """Connect; attach a sender, and for calls a receiver with a dynamic address."""
         self._connection = event.container.connect(self._order["url"], reconnect=False)
         self._sender = event.container.create_sender(self._connection, self._order["topic"])
         if self._calls:
             event.container.create_receiver(self._connection, None, dynamic=True)
 
     def on_link_opened(self, event: Any) -> None:
-        """The reply address is known."""
+        """Keep the address for replies, and begin to send."""
         if event.receiver:
             self._reply_to = event.receiver.remote_source.address
             self._fill()
 
     def on_sendable(self, event: Any) -> None:
-        """There is credit."""
+        """Send: there is credit."""
         self._fill()
 
     def on_message(self, event: Any) -> None:
-        """A reply."""
+        """Complete the call that this message answers."""
         self._done(event.message.correlation_id, OK)
 
     def on_settled(self, event: Any) -> None:
-        """A cast has its outcome; a call only if it was refused."""
+        """Complete a cast with its outcome; complete a call only if it was refused."""
         accepted = event.delivery.remote_state == proton.Delivery.ACCEPTED
         number = self._tags.pop(event.delivery.tag, None)
         if number is not None and not (self._calls and accepted):
             self._done(number, OK if accepted else FAILED)
 
     def on_transport_error(self, event: Any) -> None:
-        """The bus has gone: nothing that is under way has an outcome."""
+        """Record the error: the connection is lost, and messages under way get no outcome."""
         self.errors.add(ConnectionError(str(event.transport.condition)))
         self._sent.clear()
 

@@ -1,26 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where this process spends its processor time.
+"""A sampler of the Python stacks on which this process spends its processor time.
 
-While it samples, the kernel's timer of processor time (``ITIMER_PROF``) interrupts whichever thread
-uses it just then, and ``faulthandler`` writes the Python stack of that thread to a file, in the
-signal handler itself: no lock of the interpreter, no other thread and no stop is needed. So a
-thread that only waits gives no sample, and the time that C code and the kernel take is found at
-the line that called them.
+During sampling, the kernel's timer of processor time (``ITIMER_PROF``) interrupts the thread that
+uses the processor at that moment. ``faulthandler`` writes the Python stack of that thread to a
+file, in the signal handler itself: this needs no interpreter lock, no other thread and no stop. So
+a thread that only waits gives no sample, and the time of C code and of the kernel counts at the
+Python line that called them.
 
-While C code is making a call of Python, the stack begins nowhere for a few instructions (seen with
-CPython 3.11 to 3.13): a sample that meets these ends the process with signal 11. Of the samples of
-clients and servers one in several thousand does, so whoever asks for samples has to ask again.
+While C code calls a Python function, the stack has no valid beginning for a few instructions (seen
+with CPython 3.11 to 3.13). A sample at such a moment ends the process with signal 11. In clients
+and servers this happens to one sample in several thousand, so the parent must repeat such a run.
 """
 
 from __future__ import annotations
@@ -38,9 +28,9 @@ INTERVAL = 0.008
 
 
 class Sampler:
-    """One process's. Main thread of a worker.
+    """The sampler of one process. Main thread of a worker.
 
-    Orders are ``sample`` with the path of the file, and ``sampled``.
+    Its orders are ``sample``, with the path of the file, and ``sampled``, which stops it.
     """
 
     def __init__(self) -> None:
@@ -48,7 +38,7 @@ class Sampler:
         self._before = resource.getrusage(resource.RUSAGE_SELF)
 
     def serve(self, order: dict[str, Any], channel: Channel) -> bool:
-        """Whether the order was for the sampler, which has then answered it."""
+        """Execute and answer an order if it is for the sampler; return whether it was."""
         if order["do"] == "sample":
             self.start(order["path"])
             channel.tell("sampling", pid=os.getpid())
@@ -59,17 +49,20 @@ class Sampler:
         return True
 
     def start(self, path: str) -> None:
-        """Samples go to this file from now on."""
+        """Start to write samples to this file."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o644)
-        # what unregister() puts back: a signal that is still under way must not end the process
+        # unregister() restores this handler: a signal still pending must not end the process
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         faulthandler.register(signal.SIGPROF, self._descriptor, all_threads=False, chain=False)
         self._before = resource.getrusage(resource.RUSAGE_SELF)
         signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
 
     def stop(self) -> dict[str, float]:
-        """No more samples; the processor time in the meantime, microseconds."""
+        """Stop sampling.
+
+        :returns: processor time since the start: ``user_us`` and ``system_us``, microseconds
+        """
         signal.setitimer(signal.ITIMER_PROF, 0)
         after = resource.getrusage(resource.RUSAGE_SELF)
         faulthandler.unregister(signal.SIGPROF)

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A worker that is told step by step what to do, and says after each what it cost."""
+"""The loop of a worker that takes one step for each order, and reports the cost. Main thread."""
 
 from __future__ import annotations
 
@@ -26,8 +16,8 @@ from . import usage
 def serve(worker: Any, channel: Any, orders: Any) -> None:
     """Run the worker's method that each order names, until the order "end".
 
-    What the method returns is the event of the same name, with the processor time that it took
-    and the memory there is afterwards.
+    An event of the same name reports the result of the method, the time and the processor time
+    that the method took, and the memory after it.
     """
     for order in orders:
         step = order.pop("do")
@@ -42,9 +32,10 @@ def serve(worker: Any, channel: Any, orders: Any) -> None:
 
 
 def weigh() -> dict[str, int]:
-    """Memory of this process when garbage is collected and free memory given back.
+    """Collect garbage, give free memory back to the system, and return the memory of this process.
 
-    ``heap`` is what Python's own allocations take, bytes: 0 unless they are traced.
+    :returns: ``resident_kib``: resident memory; ``heap``: memory of Python's own allocations in
+        bytes, 0 unless they are traced
     """
     gc.collect()
     _trim()
@@ -56,4 +47,4 @@ def _trim() -> None:
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except AttributeError:
-        pass  # another C library than glibc
+        pass  # the C library is not glibc

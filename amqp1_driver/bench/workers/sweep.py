@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One process that sends to many targets, or has many calls outstanding."""
+"""One client process that sends to many targets, or has many calls outstanding. See ``steps``."""
 
 from __future__ import annotations
 
@@ -28,16 +18,16 @@ from . import messaging, usage
 from .pace import Errors, share
 from .steps import weigh
 
-#: between the attempts to send what has failed, seconds
+#: delay before a failed message is sent again, seconds
 _PAUSE = 0.05
-#: of the threads that only wait in a call, bytes
+#: stack size of threads, most of which only wait in a call, bytes
 _STACK = 256 * 1024
 
 
 class Worker(messaging.Peer):
-    """A client of the servers of ``fleet``. Main thread; sends from threads of its own.
+    """A client of the servers of ``fleet``. Main thread; it sends from threads of its own.
 
-    Order: ``topic``.
+    Field of the order: ``topic``.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -55,21 +45,22 @@ class Worker(messaging.Peer):
         self._repeaters: list[_Repeater] = []
 
     def aim(self, count: int, first: int = 0) -> dict[str, Any]:
-        """Have a client for each of so many servers: nothing is sent."""
+        """Make a client for each of ``count`` servers; send nothing."""
         numbers = range(first, first + count)
         self._targets = [self._client.prepare(server=f"s{number}") for number in numbers]
         return {}
 
     def rest(self) -> dict[str, Any]:
-        """Only be weighed."""
+        """Do nothing: each step reports the memory of the process."""
         return {}
 
     def sweep(self, what: str, threads: int, passes: int, insist: float = 0.0) -> dict[str, Any]:
         """Send to each target, ``passes`` times; each thread has its share of the targets.
 
         :param what: "cast" or "call"
-        :param insist: what fails is sent again for so many seconds
-        :returns: how long each took, in nanoseconds, target by target; -1: it failed
+        :param insist: seconds during which a failed message is sent again
+        :returns: ``times``: how long each message took, in nanoseconds, target by target; -1: the
+            message failed; ``at``: the end, monotonic nanoseconds
         """
         send = _cast if what == "cast" else _call
         times = [[-1] * passes for _ in self._targets]
@@ -84,13 +75,19 @@ class Worker(messaging.Peer):
         began = time.monotonic_ns()
         _together(work, threads)
         took = time.monotonic_ns() - began
-        return {"took_ns": took, "at": began + took, "times": times,
-                "errors": [kinds.kinds for kinds in errors if kinds.kinds]}  # fmt: skip
+        return {
+            "took_ns": took,
+            "at": began + took,
+            "times": times,
+            "errors": [kinds.kinds for kinds in errors if kinds.kinds],
+        }
 
     def repeat(self, count: int, threads: int) -> dict[str, Any]:
-        """So many calls to the first target, from so many threads; how many were answered.
+        """Make ``count`` calls to the first target, from ``threads`` threads.
 
-        The threads stay for the next time: what memory threads cost is not that of calls.
+        The threads remain for the next step, so that their memory does not count as that of calls.
+
+        :returns: ``answered``: number of calls that were answered
         """
         while len(self._repeaters) < threads:
             self._repeaters.append(_Repeater())
@@ -100,7 +97,7 @@ class Worker(messaging.Peer):
         return {"answered": sum(answered)}
 
     def trace(self, on: bool) -> dict[str, Any]:
-        """Whether Python's allocations are counted, which makes everything slower."""
+        """Start or stop tracing of Python's allocations, which makes everything slower."""
         if on:
             tracemalloc.start()
         else:
@@ -110,7 +107,10 @@ class Worker(messaging.Peer):
     # -- calls outstanding ----------------------------------------------------------------
 
     def idle(self, count: int) -> dict[str, Any]:
-        """What so many threads weigh that call nobody, and the time until all have ended."""
+        """Measure ``count`` threads that wait without a call.
+
+        :returns: their memory, as ``weigh``; ``wake_ns``: time until all have ended, nanoseconds
+        """
         gates = [threading.Lock() for _ in range(count)]
         for gate in gates:
             gate.acquire()
@@ -124,7 +124,7 @@ class Worker(messaging.Peer):
         return {"wake_ns": time.monotonic_ns() - began, **weight}
 
     def begin(self, count: int) -> dict[str, Any]:
-        """Make so many calls at once, a thread for each; returns when all are on their way."""
+        """Make ``count`` calls at once, a thread for each; return when all threads have started."""
 
         def work(number: int) -> None:
             try:
@@ -139,23 +139,34 @@ class Worker(messaging.Peer):
         return {}
 
     def finish(self) -> dict[str, Any]:
-        """When each call returned, monotonic nanoseconds, in that order; and what went wrong."""
+        """Wait until all calls have ended.
+
+        :returns: ``returned``: number and time (monotonic nanoseconds) of each call that returned,
+            in order; ``driver_us``: processor time of the driver's threads, microseconds
+        """
         for thread in self._waiting:
             thread.join()
         returned, self._returned = self._returned, []
         self._waiting = []
-        return {"returned": returned, "driver_us": self._driver_us() - self._used,
-                "errors": [self._errors.kinds] if self._errors.kinds else []}  # fmt: skip
+        return {
+            "returned": returned,
+            "driver_us": self._driver_us() - self._used,
+            "errors": [self._errors.kinds] if self._errors.kinds else [],
+        }
 
     def _driver_us(self) -> float:
-        """Processor time of the threads that the driver has made; none of ours runs."""
+        """Return the processor time of the driver's threads so far, microseconds.
+
+        These are all threads but those before the driver; no sending thread runs now.
+        """
         threads = (thread.native_id for thread in threading.enumerate())
-        return usage.of_threads(thread for thread in threads
-                                if thread is not None and thread not in self._ours)  # fmt: skip
+        return usage.of_threads(
+            thread for thread in threads if thread is not None and thread not in self._ours
+        )
 
 
 class _Repeater:
-    """A thread that makes calls one after the other, as many as it is told."""
+    """A thread that makes as many calls as it is ordered, one after the other."""
 
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[tuple[Any, int]] = queue.SimpleQueue()
@@ -174,7 +185,10 @@ class _Repeater:
 
 
 def _one(send: Callable[[Any], None], target: Any, errors: Errors, until: float) -> int:
-    """Nanoseconds that it took; -1 if it failed and it is too late to try again."""
+    """Send until it succeeds; return the nanoseconds it took, or -1 if it failed.
+
+    :param until: when a failed message is not sent again any more, monotonic seconds
+    """
     began = time.monotonic_ns()
     while True:
         try:
@@ -202,8 +216,9 @@ def _call(client: Any) -> None:
 def _started(work: Callable[[int], None], count: int) -> list[threading.Thread]:
     before = threading.stack_size(_STACK)
     try:
-        threads = [threading.Thread(target=work, args=(index,), daemon=True)
-                   for index in range(count)]  # fmt: skip
+        threads = [
+            threading.Thread(target=work, args=(index,), daemon=True) for index in range(count)
+        ]
         for thread in threads:
             thread.start()
     finally:

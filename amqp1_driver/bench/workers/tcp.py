@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""TCP between two processes, a connection for each thread: what no driver can beat."""
+"""TCP between two processes, a connection for each thread: the bound that no driver can beat."""
 
 from __future__ import annotations
 
@@ -28,7 +18,10 @@ _HEAD = struct.Struct("!qqqI")
 
 
 def read(sock: socket.socket, length: int) -> bytes:
-    """So many bytes; EOFError if the peer closes before."""
+    """Read exactly ``length`` bytes.
+
+    :raises EOFError: the peer closes the connection before
+    """
     data = sock.recv(length)
     if len(data) == length:
         return data
@@ -42,7 +35,7 @@ def read(sock: socket.socket, length: int) -> bytes:
 
 
 class Server:
-    """Listens where the URL says, and sends calls back. A thread for each connection."""
+    """A listener at the URL's address, which echoes calls. It has a thread for each connection."""
 
     def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -51,15 +44,15 @@ class Server:
         self._listener: socket.socket | None = None
 
     def open(self) -> None:
-        """Returns when it listens."""
+        """Start to listen, and to accept connections."""
         self._listener = socket.create_server(self._address, backlog=1024)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Nothing: the process ends."""
+        """Do nothing: the process ends."""
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the name of what is measured; there are no libraries."""
         return {"driver": "tcp", "versions": {}}
 
     def _accept(self) -> None:
@@ -83,7 +76,7 @@ class Server:
 
 
 class Client:
-    """Sends, and waits for each call's echo."""
+    """A sender that waits for each call's echo."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -92,21 +85,21 @@ class Client:
         self._calls = order["operation"] == "call"
 
     def open(self) -> None:
-        """Each thread connects with its first message."""
+        """Do nothing: each thread connects with its first message."""
 
     def close(self) -> None:
-        """Nothing: the process ends."""
+        """Do nothing: the process ends."""
 
     def about(self) -> dict[str, Any]:
-        """What is measured."""
+        """Return the name of what is measured; there are no libraries."""
         return {"driver": "tcp", "versions": {}}
 
     def extra(self) -> dict[str, Any]:
-        """Nothing more to report."""
+        """Return no further fields: there is nothing more to report."""
         return {}
 
     def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; returns what became of it."""
+        """Send; return the outcome as ``pace.drive`` does."""
         return drive(stint, self._send)
 
     def _send(self, sender: int, number: int, at: int) -> None:
@@ -123,6 +116,6 @@ class Client:
 
 
 def address(url: str) -> tuple[str, int]:
-    """Host and port of tcp://host:port."""
+    """Return host and port of ``tcp://host:port``."""
     host, _, port = url.partition("://")[2].rstrip("/").rpartition(":")
     return host, int(port)

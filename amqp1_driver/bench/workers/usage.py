@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What processes use: processor time, context switches, memory. Linux."""
+"""The resources that processes use: processor time, context switches, memory.
+
+Linux only; any thread.
+"""
 
 from __future__ import annotations
 
@@ -29,25 +22,28 @@ class Usage(NamedTuple):
     switches: int
 
     def since(self, before: Usage) -> Usage:
-        """What has been used since then."""
+        """Return the usage since ``before``."""
         return Usage(self.cpu_us - before.cpu_us, self.switches - before.switches)
 
 
 def own() -> Usage:
-    """Of this process, all its threads, those that have ended too."""
+    """Return the usage of this process: of all its threads, also of ended ones."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return Usage((used.ru_utime + used.ru_stime) * 1e6, used.ru_nvcsw + used.ru_nivcsw)
 
 
 def of_process(pid: int) -> Usage:
-    """Of any process, its time in steps of 10 ms; OSError if it is gone."""
+    """Return the usage of any process, with processor time in steps of 10 ms.
+
+    :raises OSError: the process has ended
+    """
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     switches = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             status = _read(f"/proc/{pid}/task/{thread}/status")
         except OSError:
-            continue  # it has just ended
+            continue  # the thread has just ended
         switches += sum(
             int(line.split()[1]) for line in status.splitlines() if "ctxt_switches:" in line
         )
@@ -55,26 +51,27 @@ def of_process(pid: int) -> Usage:
 
 
 def peak_kib(pid: int | str = "self") -> int:
-    """The most memory it has had resident, KiB.
+    """Return the peak of a process's resident memory, KiB.
 
-    Not ``ru_maxrss``: that counts what the parent had when it started the process.
+    ``ru_maxrss`` is no substitute: it counts the memory that the parent had when it started the
+    process.
     """
     return _status(pid, "VmHWM:")
 
 
 def resident_kib(pid: int | str = "self") -> int:
-    """The memory it has resident now, KiB."""
+    """Return the memory that a process has resident now, KiB."""
     return _status(pid, "VmRSS:")
 
 
 def of_threads(ids: Iterable[int]) -> float:
-    """Processor time that threads of this process have used so far, microseconds."""
+    """Return the processor time that threads of this process have used so far, microseconds."""
     total = 0
     for thread in ids:
         try:
             total += int(_read(f"/proc/self/task/{thread}/schedstat").split()[0])
         except OSError:
-            continue  # it has ended
+            continue  # the thread has ended
     return total / 1e3
 
 

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a message costs: measured on one machine, kept with its origin in a JSON file."""
+"""Costs of a message: measured on one machine, stored with their origin in a JSON file."""
 
 from __future__ import annotations
 
@@ -23,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: of the file; it changes when a reader of older ones would go wrong
+#: version of the file format; it changes when a reader of the old format would misread a new file
 SCHEMA = 1
-#: costs that come along, by name of the bus
+#: folder of the costs that the package contains, a file for each bus
 SHIPPED = importlib.resources.files("amqp1_driver.pipeline.capacity") / "measured"
 
 
@@ -33,10 +23,10 @@ SHIPPED = importlib.resources.files("amqp1_driver.pipeline.capacity") / "measure
 class Part:
     """Processor time of one kind of process, microseconds.
 
-    :param call: for each call, all of its messages together, while there is always more to do
-    :param wake: in addition, for each batch of messages that it takes at once: threads
-        that are woken, system calls; a batch of messages shares it
-    :param kib: for each KiB of a payload that passes
+    :param call: for each call, all of its messages together, in a process that is never idle
+    :param wake: in addition, for each batch of messages that the process takes at once: it wakes
+        threads and makes system calls; the messages of a batch share this cost
+    :param kib: for each KiB of payload that passes through the process
     """
 
     call: float
@@ -50,23 +40,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All that the model takes from measurements.
+    """All parameters of the model that come from measurements. Times are microseconds.
 
-    :param latency_us: from a message's arrival at a process that has nothing to do until it runs
-    :param batch: messages that a process takes at once and gives on together, at most; mean of a
-        geometric distribution
-    :param stretch: time that a process with much to do holds its core (and the interpreter's lock)
-        for each second of processor time: hand-over between threads; at least 1
+    :param latency_us: from the arrival of a message at an idle process until the process runs
+    :param batch: limit of the messages that a process takes at once and passes on together; the
+        limit varies from batch to batch, this is the mean of its geometric distribution
+    :param stretch: seconds for which a busy process holds its core (and the interpreter's lock)
+        for each second of processor time, because its threads hand the lock over; at least 1
     :param noise: coefficient of variation of a single piece of work, and of a wake
-    :param disorder: share of the pieces that are taken not in turn but at random, as threads
-        that wait for one lock are
-    :param cold: share by which a batch costs more after a long idle time: caches are cold, the
-        core sleeps
-    :param cooling_us: idle time after which it is 63 % of that
-    :param hop_us: of a link between two routers, beyond the network and what the router on the
-        other side costs
-    :param burst_us: how long other processes of a shared machine want a core at a time, in the mean
-    :param slice_us: that the operating system lets a process run when others wait
+    :param disorder: share of the pieces that a process takes at random and not in turn, like
+        threads that wait for one lock
+    :param cold: share by which a batch costs more after a long idle time, when the caches are cold
+        and the core sleeps
+    :param cooling_us: idle time after which a batch has 63 % of the extra cost ``cold``
+    :param hop_us: latency of a link between two routers, without the latency of the network and
+        without the cost of the second router
+    :param burst_us: mean time for which other processes of a shared machine want a core at a time
+    :param slice_us: time slice of the operating system: a process runs so long while others wait
     :param origin: machine, commit, bus, measurements and how well the costs fit them
     """
 
@@ -94,20 +84,23 @@ class Costs:
             raise ValueError("a cost below zero")
 
     def chill(self, idle: float) -> float:
-        """Share by which a batch costs more after having been idle for so many microseconds."""
+        """Return the share by which a batch costs more after ``idle`` microseconds without work."""
         return self.cold * -math.expm1(-idle / self.cooling_us)
 
     def replace(self, **changes: Any) -> Costs:
-        """Others with these changes."""
+        """Return a copy with these changes."""
         return dataclasses.replace(self, **changes)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the costs as a JSON document."""
         return {"schema": SCHEMA, **dataclasses.asdict(self)}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Costs:
-        """From JSON; ValueError if it is something else."""
+        """Create costs from a JSON document.
+
+        :raises ValueError: the document has another schema or other content
+        """
         if document.get("schema") != SCHEMA:
             raise ValueError(f"not a file of costs of schema {SCHEMA}")
         values = {name: value for name, value in document.items() if name != "schema"}
@@ -120,19 +113,27 @@ class Costs:
 
 
 def shipped() -> list[str]:
-    """Names of the costs that come along."""
-    return sorted(entry.name.removesuffix(".json") for entry in SHIPPED.iterdir()
-                  if entry.name.endswith(".json"))
+    """Return the names of the costs that the package contains."""
+    return sorted(
+        entry.name.removesuffix(".json")
+        for entry in SHIPPED.iterdir()
+        if entry.name.endswith(".json")
+    )
 
 
 def load(name: str) -> Costs:
-    """Costs that come along, by name, or a file of them; ValueError if there is neither."""
+    """Load costs that the package contains, by their name, or a file of costs, by its path.
+
+    :raises ValueError: there is neither, or the file is not a file of costs
+    """
     source = SHIPPED / f"{name}.json" if name in shipped() else Path(name)
     try:
         return Costs.of(json.loads(source.read_text(encoding="utf-8")))
     except OSError as error:
-        raise ValueError(f"no costs {name!r}: {error.strerror or error}; "
-                         f"those that come along: {', '.join(shipped())}") from None
+        raise ValueError(
+            f"no costs {name!r}: {error.strerror or error}; "
+            f"those that come along: {', '.join(shipped())}"
+        ) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{name}: {error}") from None
 

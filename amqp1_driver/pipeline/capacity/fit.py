@@ -1,29 +1,20 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Costs from measurements: the model is run with a guess, and the guess corrected, in turn.
+"""Fit of costs to measurements: run the model with a guess, correct the guess, and repeat. Pure.
 
-What follows from which measurement:
+Each cost comes from one kind of measurement:
 
 * ``call``, ``wake`` and ``kib`` of each part: least squares over all points without a rate of
-  ``cpu = (call + wake * wakes + kib * KiB) * chill``, with the number of wakes and the chill
-  (what pauses make of it) of the model
+  ``cpu = (call + wake * wakes + kib * KiB) * chill``; the number of wakes and the chill (the
+  factor by which pauses raise the cost) come from the model
 * ``cold`` and ``cooling_us``: processor time of a call at two rates so low that pauses count
-* ``latency_us``: the median of a lone caller, what processor time does not explain of it
-* ``batch``: whichever of ``BATCHES`` leaves the smallest error over all figures of all points
+* ``latency_us``: the part of a lone caller's median that processor time does not explain
+* ``batch``: the one of ``BATCHES`` that leaves the smallest error over all figures of all points
 * ``stretch``: the throughput of the most callers
 * ``noise``: how far the 90th percentile of a lone caller is above the median
-* ``burst_us``: how far its 99th is, if others used the machine while it was measured; if nobody
-  did, the 99th is noise's too, and nothing is known of bursts
+* ``burst_us``: how far the 99th percentile of a lone caller is above the median, if other
+  processes used the machine during the measurement; if none did, the 99th percentile serves
+  ``noise``, too, and ``burst_us`` keeps its default
 * ``disorder``: how far the 99th percentile of the most callers is above the median
 """
 
@@ -40,35 +31,50 @@ from amqp1_driver.pipeline.capacity.result import Result
 from amqp1_driver.pipeline.capacity.setup import Setup
 
 PARTS = ("client", "router", "server")
-#: corrections are taken by this share: what they correct depends on one another
+#: share of each correction that a round applies, because the corrected costs affect each other
 _STEP = 0.6
 _KIB = 1024.0
-#: cores that others use, below which nothing can be learnt of their bursts
+#: cores in use by other processes, below which the fit cannot determine their bursts
 _OTHERS = 0.1
-#: sizes of batches that are tried
+#: values of ``Costs.batch`` that the fit tries
 BATCHES = (1.5, 3.0, 6.0, 12.0, 24.0, 48.0)
-#: what the error is made of: squares of logarithms of predicted / measured, by these weights
-_WEIGHTS = {"throughput": 1.0, "p50": 0.5, "p90": 0.5, "p99": 1.0, "client_cpu": 0.3,
-            "router_cpu": 0.3, "server_cpu": 0.3}
+#: weights of the figures in the error: it adds up the squares of log(predicted / measured)
+_WEIGHTS = {
+    "throughput": 1.0,
+    "p50": 0.5,
+    "p90": 0.5,
+    "p99": 1.0,
+    "client_cpu": 0.3,
+    "router_cpu": 0.3,
+    "server_cpu": 0.3,
+}
 
 
-def fit(points: Sequence[Point], cores: int, lanes: int = 1, rounds: int = 8,
-        calls: int = 4000, seed: int = 1) -> Costs:
-    """The costs that make the model agree with these points.
+def fit(
+    points: Sequence[Point],
+    cores: int,
+    lanes: int = 1,
+    rounds: int = 8,
+    calls: int = 4000,
+    seed: int = 1,
+) -> Costs:
+    """Return the costs that make the model agree with these points.
 
     :param points: one caller alone, several callers, and a larger payload must be among them;
         without two different rates ``cold`` remains 0
-    :param cores: of the machine that they were measured on
+    :param cores: number of cores of the machine of the measurements
     :param lanes: threads of the bus
-    :param rounds: of correction, for each size of batches and at the end
-    :param calls: in each simulation of the end
-    :raises ValueError: a point that is needed is missing
+    :param rounds: corrections for each of ``BATCHES``, and again for the best of them
+    :param calls: calls of each simulation for the best of ``BATCHES``; the others have half as many
+    :raises ValueError: a point that the fit needs is missing
     """
     known = _Known(points)
     if not any(point.scenario.size >= 4096 for point in points):
         raise ValueError("a point with a payload of 4 KiB or more is needed")
-    setups = [setup(point, cores, lanes).replace(calls=calls, seed=seed, warmup=calls // 8)
-              for point in points]
+    setups = [
+        setup(point, cores, lanes).replace(calls=calls, seed=seed, warmup=calls // 8)
+        for point in points
+    ]
     short = [each.replace(calls=max(100, calls // 2)) for each in setups]
 
     def search(costs: Costs, setups: Sequence[Setup]) -> tuple[float, Costs]:
@@ -90,24 +96,25 @@ def _error(points: Sequence[Point], results: Sequence[Result]) -> float:
     for point, result in zip(points, results, strict=True):
         for name, weight in _WEIGHTS.items():
             if point.scenario.rate and name in ("p90", "p99"):
-                continue  # of the few calls of such a run, the 99th percentile is two or three
+                continue  # such a run has few calls: two or three lie above its 99th percentile
             ratio = getattr(result, name) / max(1e-9, point.figures[name])
             total += weight * math.log(max(1e-9, ratio)) ** 2
     return total
 
 
-def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
-             calls: int = 4000) -> Costs:
-    """The same with the latency of a link between routers.
+def with_hop(
+    costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1, calls: int = 4000
+) -> Costs:
+    """Return the costs with ``hop_us``, the latency of a link between routers.
 
-    :param near: a lone caller and its server, on one router
-    :param far: the same, on two
+    :param near: measurement of a lone caller and its server on one router
+    :param far: measurement of the same scenario on two routers
     """
     one = setup(near, cores, lanes).replace(calls=calls)
     two = one.replace(routers=2, servers=2, local=0.0)
     wanted = far.figures["p50"] - near.figures["p50"] + simulate(one, costs).p50
     costs = costs.replace(hop_us=0.0)
-    # A longer way also lets everybody on it cool down longer: so more than once.
+    # A longer way also gives every process on it a longer idle time: so correct more than once.
     for _ in range(4):
         missing = (wanted - simulate(two, costs).p50) / 2  # there and back
         costs = costs.replace(hop_us=max(0.0, costs.hop_us + missing))
@@ -115,14 +122,21 @@ def with_hop(costs: Costs, near: Point, far: Point, cores: int, lanes: int = 1,
 
 
 def _extremes(points: Sequence[Point]) -> tuple[int, int]:
-    """Where the points of one and of the most threads are."""
+    """Return the indices of the points with one thread and with the most threads.
+
+    Only points with small payloads and without a rate count.
+
+    :raises ValueError: fewer than three such points, or none with one thread or with 16 or more
+    """
     plain = sorted(
-        (point.scenario.threads, index) for index, point in enumerate(points)
+        (point.scenario.threads, index)
+        for index, point in enumerate(points)
         if point.scenario.size < 4096 and not point.scenario.rate
     )
     if len(plain) < 3 or plain[0][0] != 1 or plain[-1][0] < 16:
-        raise ValueError("points with small payloads and 1, several, and 16 threads or more are "
-                         "needed")
+        raise ValueError(
+            "points with small payloads and 1, several, and 16 threads or more are needed"
+        )
     return plain[0][1], plain[-1][1]
 
 
@@ -133,26 +147,41 @@ def _guess(points: Sequence[Point]) -> Costs:
 
     client, router, server = map(part, PARTS)
     paced = len({point.scenario.rate for point in points} - {0.0}) > 1
-    return Costs(client, router, server, latency_us=20.0, stretch=1.1, noise=0.3,
-                 disorder=0.2, cold=1.0 if paced else 0.0)
+    return Costs(
+        client,
+        router,
+        server,
+        latency_us=20.0,
+        stretch=1.1,
+        noise=0.3,
+        disorder=0.2,
+        cold=1.0 if paced else 0.0,
+    )
 
 
 class _Known:
-    """What is known of which point, and what it says about a guess.
+    """The measured points by their role in the fit, and the correction of a guess by them.
 
-    :raises ValueError: a point that is needed is missing
+    :raises ValueError: a point that the fit needs is missing
     """
 
     def __init__(self, points: Sequence[Point]) -> None:
         self._points = points
         self._lone, self._most = _extremes(points)
-        paced = sorted((point.scenario.rate, index) for index, point in enumerate(points)
-                       if point.scenario.rate)
-        #: where the points of the lowest and the highest rate are, if there are two
+        paced = sorted(
+            (point.scenario.rate, index)
+            for index, point in enumerate(points)
+            if point.scenario.rate
+        )
+        #: indices of the points with the lowest and the highest rate; empty without two rates
         self._paced = (paced[0][1], paced[-1][1]) if len({rate for rate, _ in paced}) > 1 else ()
 
     def corrected(self, costs: Costs, results: Sequence[Result]) -> Costs:
-        """A better guess, from what the model says with this one."""
+        """Return a better guess.
+
+        :param costs: the present guess
+        :param results: simulations with the present guess, one for each point
+        """
         parts: dict[str, Any] = {name: _part(name, self._points, results) for name in PARTS}
         one, many = self._points[self._lone].figures, self._points[self._most].figures
         ours, theirs = results[self._lone], results[self._most]
@@ -161,12 +190,23 @@ class _Known:
         stretch = costs.stretch * (theirs.throughput / many["throughput"]) ** _STEP
         disorder = costs.disorder + 0.5 * _STEP * math.log(_tail(many) / _tail(theirs.row()))
         return costs.replace(
-            latency_us=max(0.0, latency), stretch=max(1.0, stretch),
+            latency_us=max(0.0, latency),
+            stretch=max(1.0, stretch),
             disorder=min(1.0, max(0.0, disorder)),
-            **parts, **_tails(costs, one, ours), **self._chill(costs, results))
+            **parts,
+            **_tails(costs, one, ours),
+            **self._chill(costs, results),
+        )
 
     def _chill(self, costs: Costs, results: Sequence[Result]) -> dict[str, float]:
-        """Of two rates: the higher one gives how fast it cools, both give where that ends."""
+        """Return corrected ``cooling_us`` and ``cold``, from the points with two rates.
+
+        The highest rate has the shortest pauses: its extra processor time corrects the initial
+        slope ``cold / cooling_us``. The ratio of the extra processor times at both rates corrects
+        ``cooling_us``.
+
+        :returns: empty without two rates, or if pauses cost nothing in the model
+        """
         if not self._paced:
             return {}
         (slow, ours_slow), (fast, ours_fast) = (
@@ -176,13 +216,13 @@ class _Known:
         if ours_slow <= 0 or ours_fast <= 0:
             return {}
         bend = (ours_fast / ours_slow) / (fast / slow)
-        cooling = min(200_000.0, max(200.0, costs.cooling_us * bend ** _STEP))
+        cooling = min(200_000.0, max(200.0, costs.cooling_us * bend**_STEP))
         slope = costs.cold / costs.cooling_us * (fast / ours_fast) ** _STEP
         return {"cooling_us": cooling, "cold": min(30.0, max(0.001, slope * cooling))}
 
 
 def _more(point: Point, result: Result) -> float:
-    """Processor time of a call that was measured beyond what it is without pauses."""
+    """Return the measured processor time of a call beyond the model's time without pauses."""
     measured = sum(point.figures[f"{name}_cpu"] for name in PARTS)
     return max(0.01 * measured, measured - _warm(result))
 
@@ -192,20 +232,24 @@ def _of_chill(result: Result) -> float:
 
 
 def _warm(result: Result) -> float:
-    return sum(float(getattr(result, f"{name}_cpu") / getattr(result, f"{name}_chill"))
-               for name in PARTS)
+    return sum(
+        float(getattr(result, f"{name}_cpu") / getattr(result, f"{name}_chill")) for name in PARTS
+    )
 
 
 def _tails(costs: Costs, one: Mapping[str, float], ours: Result) -> dict[str, float]:
-    """Noise and bursts, from how far a lone caller's percentiles are above its median."""
+    """Return corrected ``noise`` and ``burst_us``, by a lone caller's percentiles over its median.
+
+    Without other processes on the machine there is no ``burst_us`` in the result.
+    """
     p90 = _tail(one, "p90") / _tail(ours.row(), "p90")
     p99 = _tail(one) / _tail(ours.row())
     found = {}
     if one.get("others", 0.0) >= _OTHERS:
-        found["burst_us"] = min(20_000.0, max(50.0, costs.burst_us * p99 ** _STEP))
+        found["burst_us"] = min(20_000.0, max(50.0, costs.burst_us * p99**_STEP))
     else:
         p90 = math.sqrt(p90 * p99)
-    return {**found, "noise": min(3.0, max(0.02, costs.noise * p90 ** _STEP))}
+    return {**found, "noise": min(3.0, max(0.02, costs.noise * p90**_STEP))}
 
 
 def _tail(figures: Mapping[str, float], percentile: str = "p99") -> float:
@@ -216,23 +260,29 @@ def _part(name: str, points: Sequence[Point], results: Sequence[Result]) -> Part
     rows, values = [], []
     for point, result in zip(points, results, strict=True):
         if point.scenario.rate:
-            continue  # they tell what pauses cost
+            continue  # points with a rate serve ``cold`` and ``cooling_us``
         cpu = point.figures[f"{name}_cpu"]
         scenario = point.scenario
         reply = scenario.size if scenario.reply is None else scenario.reply
-        # Each row is divided by what was measured: relative errors count.
+        # Each row is divided by the measured value, so that relative errors count.
         share = getattr(result, f"{name}_chill") / cpu
-        rows.append([share, share * getattr(result, f"{name}_wakes"),
-                     share * (scenario.size + reply) / _KIB])
+        rows.append(
+            [
+                share,
+                share * getattr(result, f"{name}_wakes"),
+                share * (scenario.size + reply) / _KIB,
+            ]
+        )
         values.append(1.0)
     call, wake, kib = least_squares(rows, values)
     return Part(call, wake, kib)
 
 
 def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """The x >= 0 that makes ``rows * x`` nearest to the values.
+    """Return the x >= 0 for which ``rows * x`` is nearest to the values.
 
-    The best of the solutions with any of the unknowns left at zero; there are few of them.
+    Each subset of the unknowns gives a solution with all other unknowns at zero; the result is the
+    best solution without a negative value. This is fast enough because there are few unknowns.
     """
     count = len(rows[0])
     best, error = [0.0] * count, math.inf
@@ -244,8 +294,10 @@ def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> l
         found = [0.0] * count
         for index, value in zip(used, part, strict=True):
             found[index] = value
-        off = sum((sum(a * x for a, x in zip(row, found, strict=True)) - value) ** 2
-                  for row, value in zip(rows, values, strict=True))
+        off = sum(
+            (sum(a * x for a, x in zip(row, found, strict=True)) - value) ** 2
+            for row, value in zip(rows, values, strict=True)
+        )
         if off < error - 1e-15:
             best, error = found, off
     return best
@@ -254,9 +306,11 @@ def least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> l
 def _normal(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float] | None:
     """Solve the normal equations by elimination; None if they have no single solution."""
     size = len(rows[0])
-    matrix = [[sum(row[i] * row[j] for row in rows) for j in range(size)]
-              + [sum(row[i] * value for row, value in zip(rows, values, strict=True))]
-              for i in range(size)]
+    matrix = [
+        [sum(row[i] * row[j] for row in rows) for j in range(size)]
+        + [sum(row[i] * value for row, value in zip(rows, values, strict=True))]
+        for i in range(size)
+    ]
     for i in range(size):
         pivot = max(range(i, size), key=lambda k: abs(matrix[k][i]))
         if abs(matrix[pivot][i]) < 1e-18:
@@ -269,24 +323,44 @@ def _normal(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[fl
     return [matrix[i][size] / matrix[i][i] for i in range(size)]
 
 
-def errors(points: Sequence[Point], costs: Costs, cores: int, lanes: int = 1, calls: int = 10_000,
-           seed: int = 7) -> list[dict[str, Any]]:
-    """Predicted against measured, a row for each point; error in per cent of what was measured."""
+def errors(
+    points: Sequence[Point],
+    costs: Costs,
+    cores: int,
+    lanes: int = 1,
+    calls: int = 10_000,
+    seed: int = 7,
+) -> list[dict[str, Any]]:
+    """Compare predicted with measured figures; errors are per cent of the measured value.
+
+    :returns: a row for each point
+    """
     rows = []
     for point in points:
         found = simulate(setup(point, cores, lanes).replace(calls=calls, seed=seed), costs)
-        row: dict[str, Any] = {"title": point.scenario.title, "rounds": point.rounds,
-                               "others": point.figures.get("others", 0.0)}
+        row: dict[str, Any] = {
+            "title": point.scenario.title,
+            "rounds": point.rounds,
+            "others": point.figures.get("others", 0.0),
+        }
         for name in FIGURES:
             measured = point.figures[name]
             low, high = point.spread.get(name, (measured, measured))
             predicted = getattr(found, name)
-            row[name] = {"measured": measured, "low": low, "high": high, "predicted": predicted,
-                         "error": 100.0 * (predicted / measured - 1.0)}
+            row[name] = {
+                "measured": measured,
+                "low": low,
+                "high": high,
+                "predicted": predicted,
+                "error": 100.0 * (predicted / measured - 1.0),
+            }
         rows.append(row)
     return rows
 
 
 def within(row: Mapping[str, Any], bar: float) -> bool:
-    """Whether throughput and 99th percentile of a row of ``errors`` are within so many per cent."""
+    """Return whether throughput and 99th percentile of a row of :func:`errors` are within the bar.
+
+    :param bar: per cent
+    """
     return all(abs(row[name]["error"]) <= bar for name in ("throughput", "p99"))

@@ -1,32 +1,23 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Cores, processes and the interpreter's lock. Times are microseconds of the simulation.
+"""Model of cores, processes and the interpreter's lock. Times are simulated microseconds.
 
-States of a lane (what runs in a process at one time; a Python process has one, because of the
-interpreter's lock, a router as many as it has threads)::
+A lane runs one batch of work at a time. A Python process has one lane, because of the interpreter's
+lock; a router has as many lanes as threads. States of a lane::
 
     idle --work comes--> waking --latency--> ready --a core is free--> running --+-- no work: idle
                                                ^                                 |
                                                +-- slice over and others ready --+
 
-A lane takes what waits, up to a random number (geometric, of mean ``batch``), and gives on all of
-them when it has done the last: as an I/O thread does that reads a buffer, handles the frames in it,
-and writes. A batch of n pieces with costs s costs processor time ``sum(s * noise) + wake``, and
-holds the core for ``1 + (stretch - 1) * (1 - 1/n)`` times as long: the more threads want the
-interpreter's lock, the more of its time goes into handing it over. The first batch after an idle
-time costs more, the longer that was: caches and translation buffers hold others' data by then, and
-the core has to leave its sleep. With batches of 1 and no wake it is the M/G/c queue; with a latency
-the M/G/1 queue with set-up times (Welch 1964).
+A lane takes the waiting pieces of work, up to a random number (geometric, of mean ``batch``), and
+passes all of them on when the last one is done. An I/O thread does the same: it reads a buffer,
+handles the frames in it, and writes. A batch of n pieces with costs s costs processor time
+``sum(s * noise) + wake * noise``. The batch holds the core for ``1 + (stretch - 1) * (1 - 1/n)``
+times as long: the more threads want the interpreter's lock, the more time its hand-over takes. The
+first batch after an idle time costs more, and the more so the longer the idle time was: caches and
+translation buffers then hold the data of others, and the core has to leave its sleep. With batches
+of 1 and no wake the model is the M/G/c queue; with one lane and a latency it is the M/G/1 queue
+with set-up times (Welch 1964).
 """
 
 from __future__ import annotations
@@ -40,12 +31,12 @@ from typing import Any
 import simpy
 from simpy.events import Timeout
 
-#: called with what was handed to ``submit`` when the work is done
+#: called when the work is done, with the object that the caller gave to ``submit``
 Then = Callable[[Any], None]
 
 
 class Machine:
-    """Cores that processes share. Turns of ``slice_us``, in the order of coming ready."""
+    """Cores that processes share in turns of ``slice_us``; lanes wait in order of readiness."""
 
     __slots__ = ("_free", "cores", "env", "ready", "slice_us")
 
@@ -54,7 +45,7 @@ class Machine:
         self.ready: deque[_Lane] = deque()
 
     def acquire(self, lane: _Lane) -> None:
-        """Have ``lane.run()`` called as soon as there is a core for it."""
+        """Call ``lane.run()`` as soon as there is a core for the lane."""
         if self._free:
             self._free -= 1
             lane.run()
@@ -62,7 +53,7 @@ class Machine:
             self.ready.append(lane)
 
     def release(self) -> None:
-        """A core is free for the next."""
+        """Give a free core to the next ready lane."""
         if self.ready:
             self.ready.popleft().run()
         else:
@@ -70,50 +61,64 @@ class Machine:
 
 
 class Process:
-    """Takes pieces of work, as many at a time as it has lanes.
+    """A process that works on pieces of work, one batch at a time in each lane.
 
-    :param wake: cost of a batch beside that of its pieces
-    :param batch: mean of the number of pieces that are taken together at most
-    :param latency: until it begins, without a core
-    :param spread: gives a factor for a piece of work, of mean 1
-    :param disorder: probability that the next piece is any of those that wait, not the oldest
-    :param chill: what a batch costs more, as a share, after having been idle for so long
+    :param spread: returns a random factor for a piece of work, of mean 1; None: always 1
+    :param wake: cost of a batch, in addition to the costs of its pieces
+    :param batch: mean of the largest number of pieces that a lane takes together
+    :param latency: time from the arrival of work until an idle lane asks for a core
+    :param stretch: see the module
+    :param disorder: probability that a lane takes a random waiting piece, and not the oldest
+    :param chill: returns the share by which a batch costs more, for the idle time before it
     """
 
-    def __init__(self, machine: Machine, lanes: int, rng: random.Random,
-                 spread: Callable[[], float] | None = None, *, wake: float = 0.0,
-                 batch: float = 1.0, latency: float = 0.0,
-                 stretch: float = 1.0, disorder: float = 0.0,
-                 chill: Callable[[float], float] | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        lanes: int,
+        rng: random.Random,
+        spread: Callable[[], float] | None = None,
+        *,
+        wake: float = 0.0,
+        batch: float = 1.0,
+        latency: float = 0.0,
+        stretch: float = 1.0,
+        disorder: float = 0.0,
+        chill: Callable[[float], float] | None = None,
+    ) -> None:
         self.machine, self.rng, self.spread, self.chill = machine, rng, spread, chill
         self.wake, self.latency = wake, latency
         self.stretch, self.disorder = stretch, disorder
         self.queue: deque[tuple[float, Then, Any]] = deque()
         self.idle = [_Lane(self) for _ in range(lanes)]
         self.lanes = lanes
-        #: of the geometric distribution; 0: always 1
+        #: log(1 - p) of the geometric distribution of batch limits; 0: the limit is always 1
         self._tail = math.log(1.0 - 1.0 / batch) if batch > 1.0 else 0.0
         self.reset()
 
     def most(self) -> int:
-        """Pieces that may be taken together now."""
+        """Draw the largest number of pieces for the next batch."""
         if not self._tail:
             return 1
         return 1 + int(math.log(1.0 - self.rng.random()) / self._tail)
 
     def reset(self) -> None:
-        """Count anew: processor time (also without noise and chill), time with a core, batches."""
+        """Set all counters to 0.
+
+        ``cpu`` is processor time, ``warm`` processor time without noise and chill, ``held`` the
+        time with a core, ``wakes`` the number of batches.
+        """
         self.cpu = self.warm = self.held = 0.0
         self.wakes = 0
 
     def submit(self, cost: float, then: Then, what: Any) -> None:
-        """Do work of this cost, then call ``then(what)``."""
+        """Queue work of this cost, and call ``then(what)`` when it is done."""
         self.queue.append((cost, then, what))
         if self.idle:
             self.idle.pop().rouse()
 
     def take(self) -> tuple[float, Then, Any]:
-        """The next piece."""
+        """Remove and return the next piece: the oldest, or with ``disorder`` a random one."""
         queue = self.queue
         if self.disorder and len(queue) > 1 and self.rng.random() < self.disorder:
             index = self.rng.randrange(len(queue))
@@ -129,13 +134,14 @@ class _Lane:
     def __init__(self, process: Process) -> None:
         self.process, self.machine, self.env = process, process.machine, process.machine.env
         self.end = self.left = 0.0
-        #: idle since then; asleep until it has begun with a batch
+        #: ``since``: time at which the lane became idle; from rouse() on, how long it was idle.
+        #: ``asleep``: the lane has not begun a batch since then
         self.since, self.asleep = self.env.now, True
         self.work: list[tuple[float, Then, Any]] = []
 
     def rouse(self) -> None:
-        """There is work."""
-        # What counts is how long it was idle, not how long it waits for a core from now on.
+        """Leave the idle state, because there is work."""
+        # The idle time ends here: the wait for a core does not count.
         self.since = self.env.now - self.since
         if self.process.latency:
             _after(self.env, self.process.latency, self._ready)
@@ -146,7 +152,7 @@ class _Lane:
         self.machine.acquire(self)
 
     def run(self) -> None:
-        """It has a core."""
+        """Start a time slice on a core."""
         self.end = self.env.now + self.machine.slice_us
         self._next()
 
@@ -163,7 +169,7 @@ class _Lane:
                 machine.release()
                 return
             self._begin()
-        # A batch that outlasts the slice is broken off where others may be waiting.
+        # A step is at most a slice long: other lanes may want the core before the batch ends.
         step = min(self.left, machine.slice_us)
         self.left -= step
         _after(self.env, step, self._stepped)
@@ -204,9 +210,9 @@ class _Lane:
 
 
 class Others:
-    """Other processes of the machine: bursts of work at random, which take their turns.
+    """Other processes of the machine: bursts of work at random times, in turn with the rest.
 
-    :param cores: that they use in the mean
+    :param cores: mean number of cores that they use
     :param burst: mean of a burst's exponential length, microseconds
     """
 
@@ -224,7 +230,10 @@ class Others:
 
 
 def gamma(rng: random.Random, cv: float) -> Callable[[], float] | None:
-    """Draws of mean 1 and this coefficient of variation; None: always 1."""
+    """Return a function that draws values of mean 1 with this coefficient of variation.
+
+    :returns: None for a coefficient of 0: the value is always 1
+    """
     if not cv:
         return None
     shape = 1.0 / (cv * cv)

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Real runs of ``amqp1 bench``: those that costs are made of, and those that are predicted."""
+"""Real runs of ``amqp1 bench``, to calibrate costs and to check predictions. Main thread."""
 
 from __future__ import annotations
 
@@ -34,7 +24,7 @@ from amqp1_driver.pipeline.capacity.setup import Setup
 if TYPE_CHECKING:
     from amqp1_driver.bench.profile.record import Recorder
 
-#: what costs are made of: one client, one server; at two rates, to see what a pause costs
+#: runs for calibration: one client, one server; two of them at a rate, for the cost of pauses
 CALIBRATION = (
     Scenario("call", threads=1),
     Scenario("call", threads=8),
@@ -43,7 +33,7 @@ CALIBRATION = (
     Scenario("call", threads=8, rate=250.0),
     Scenario("call", threads=8, rate=100.0),
 )
-#: what is predicted: other threads, processes, payloads, and a rate
+#: runs that a check predicts: other numbers of threads and processes, other payloads, a rate
 CHECKS = (
     Scenario("call", threads=4),
     Scenario("call", threads=24),
@@ -52,16 +42,16 @@ CHECKS = (
     Scenario("call", threads=16, servers=2),
     Scenario("call", threads=16, rate=500.0),
 )
-#: microseconds; and calls per second
+#: figures of a point: throughput in calls per second, all others in microseconds
 FIGURES = ("throughput", "p50", "p90", "p99", "client_cpu", "router_cpu", "server_cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One scenario as it was measured: medians of its rounds.
+    """A measured scenario: the medians of its rounds.
 
-    :param figures: see ``FIGURES``
-    :param spread: of each, the lowest and the highest round
+    :param figures: see ``FIGURES``; "others" is the number of cores that other processes used
+    :param spread: lowest and highest round of each figure
     """
 
     scenario: Scenario
@@ -70,24 +60,29 @@ class Point:
     rounds: int = 1
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the point as a JSON document."""
         return asdict(self)
 
 
 def points(runs: Sequence[tuple[Scenario, Mapping[str, Any]]]) -> list[Point]:
-    """One for each scenario, of all its runs, in the order of the first ones.
+    """Combine all runs of each scenario into a point, in the order of the first runs.
 
-    :param runs: as ``amqp1_driver.bench.run.measure`` gives them
+    :param runs: results of ``amqp1_driver.bench.run.measure``
     :raises ValueError: a run lost messages, or the bus's processor time is not known
     """
     together: dict[Scenario, list[dict[str, float]]] = {}
     for scenario, run in runs:
         together.setdefault(scenario, []).append(_figures(scenario, run))
     return [
-        Point(scenario,
-              {name: statistics.median(run[name] for run in found) for name in found[0]},
-              {name: (min(run[name] for run in found), max(run[name] for run in found))
-               for name in found[0]}, len(found))
+        Point(
+            scenario,
+            {name: statistics.median(run[name] for run in found) for name in found[0]},
+            {
+                name: (min(run[name] for run in found), max(run[name] for run in found))
+                for name in found[0]
+            },
+            len(found),
+        )
         for scenario, found in together.items()
     ]
 
@@ -98,18 +93,30 @@ def _figures(scenario: Scenario, run: Mapping[str, Any]) -> dict[str, float]:
     if run["cpu_us"]["bus"] is None:
         raise ValueError("the processor time of the bus is not known: name its process, --bus-pid")
     latency, cpu = run["latency_us"], run["cpu_us"]
-    return {"throughput": run["sent_per_s"], "p50": latency["p50"], "p90": latency["p90"],
-            "p99": latency["p99"], "client_cpu": cpu["client"], "router_cpu": cpu["bus"],
-            "server_cpu": cpu["server"], "others": run.get("others", 0.0)}
+    return {
+        "throughput": run["sent_per_s"],
+        "p50": latency["p50"],
+        "p90": latency["p90"],
+        "p99": latency["p99"],
+        "client_cpu": cpu["client"],
+        "router_cpu": cpu["bus"],
+        "server_cpu": cpu["server"],
+        "others": run.get("others", 0.0),
+    }
 
 
 def of_document(document: Mapping[str, Any]) -> list[Point]:
-    """From what ``amqp1 bench --json`` wrote; the first driver of each scenario."""
+    """Create points from a result of ``amqp1 bench --json``: the first driver of each scenario.
+
+    :raises ValueError: the document is not such a result
+    """
     try:
         runs = [
             (Scenario(**{name: found[name] for name in Scenario.__dataclass_fields__}), run)
-            for found in document["scenarios"] if found["operation"] == "call"
-            for run in found["entries"][0]["runs"] if "trouble" not in run
+            for found in document["scenarios"]
+            if found["operation"] == "call"
+            for run in found["entries"][0]["runs"]
+            if "trouble" not in run
         ]
         return points(runs)
     except (KeyError, TypeError, IndexError) as error:
@@ -117,38 +124,50 @@ def of_document(document: Mapping[str, Any]) -> list[Point]:
 
 
 def setup(point: Point, cores: int, lanes: int = 1, executor: int = 64) -> Setup:
-    """The same for the model, with what other processes used meanwhile.
+    """Return the setup that simulates a measured point, with the use by other processes.
 
-    :param cores: of the machine that runs all of it
+    :param cores: number of cores of the machine that runs all processes
     :param lanes: threads of the bus
+    :param executor: threads of a server
     """
     scenario = point.scenario
     others = min(point.figures.get("others", 0.0), 0.9 * cores)
-    return Setup(threads=scenario.threads, clients=scenario.clients, servers=scenario.servers,
-                 size=scenario.size, reply=-1 if scenario.reply is None else scenario.reply,
-                 rate=scenario.rate, cores=cores, others=others, router_threads=lanes,
-                 executor=executor)
+    return Setup(
+        threads=scenario.threads,
+        clients=scenario.clients,
+        servers=scenario.servers,
+        size=scenario.size,
+        reply=-1 if scenario.reply is None else scenario.reply,
+        rate=scenario.rate,
+        cores=cores,
+        others=others,
+        router_threads=lanes,
+        executor=executor,
+    )
 
 
 class Watch:
-    """Processor time of the whole machine while a run is measured; a recorder for the benchmark."""
+    """A recorder for the benchmark that measures the idle time of the machine during a run."""
 
     def __init__(self) -> None:
         self._began = self._ended = (0.0, 0.0)
 
     def begin(self, *_: Any) -> None:
-        """The run begins."""
+        """Note the time and the idle time when the run begins."""
         self._began = (time.monotonic(), _idle())
 
     def end(self, _: Any) -> None:
-        """All messages are there."""
+        """Note the time and the idle time when all messages have arrived."""
         self._ended = (time.monotonic(), _idle())
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing; the benchmark calls close() on every recorder."""
 
     def others(self, run: Mapping[str, Any]) -> float:
-        """Cores that were used by none of the run's processes."""
+        """Return the mean number of cores that processes outside the run used.
+
+        :returns: 0.0 if the idle time is not known
+        """
         cpu = run["cpu_us"]
         ours: float = (cpu["client"] or 0.0) * (run["sent"] + run["failed"])
         ours += ((cpu["server"] or 0.0) + (cpu["bus"] or 0.0)) * run["received"]
@@ -159,11 +178,11 @@ class Watch:
 
 
 def _idle() -> float:
-    """Seconds that cores have been idle (Linux).
+    """Return the seconds that all cores together have been idle (Linux); infinity elsewhere.
 
-    Not those that they have been busy: Linux counts these by looking 250 times a second at who has
-    the core, and with work that a timer begins 500 times a second that sees what it likes (0.3
-    cores of others where there was nobody). The idle time is measured by the clock.
+    Linux measures the idle time by the clock. The busy time would be wrong here: Linux samples 250
+    times a second which process has the core; work that a timer starts 500 times a second makes
+    these samples arbitrary. They showed 0.3 cores of other processes where there were none.
     """
     try:
         fields = Path("/proc/stat").read_text().split(maxsplit=6)[4:6]
@@ -175,16 +194,20 @@ def _idle() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """Where real runs happen.
+    """The place and the conditions of real runs.
 
-    :param bus: that is started, see ``amqp1 bench --bus``; without meaning if ``url`` has a host
-    :param url: of the bus; "amqp:" is the one that is started
-    :param seconds: of a run
-    :param others: cores that other processes may use meanwhile; a run that they disturb more is
-        made again, as long as there are ``spare`` runs, and in the end the quietest count
-    :param spare: runs for each scenario beside the rounds
+    :param bus: embedded bus to start, see ``amqp1 bench --bus``; ignored if ``url`` has a host
+    :param url: of the bus; "amqp:" stands for the embedded bus
+    :param bus_pid: process of the bus; None: the benchmark finds it
+    :param seconds: duration of a run
+    :param rounds: runs of each scenario that count
+    :param others: cores that other processes may use during a run; the lab repeats a run with more,
+        as long as there are ``spare`` runs, and in the end the quietest runs count
+    :param spare: further runs of each scenario, in addition to the rounds
     :param far: URL of a second router of the same mesh
-    :param kept: file that runs are added to, a line of JSON for each; those in it count as made
+    :param kept: file to which the lab adds each run as a line of JSON; the runs that are in the
+        file already and had the same conditions (bus, URL, seconds, lanes) count as made
+    :param lanes: threads of the bus
     """
 
     bus: str = "router"
@@ -196,12 +219,15 @@ class Lab:
     spare: int = 2
     far: str = ""
     kept: str = ""
+    lanes: int = 1
 
-    def run(self, scenarios: Sequence[Scenario],
-            say: Callable[[str], None] = lambda _: None) -> list[Point]:
-        """Measure all, round by round, so that what else the machine does falls on all alike.
+    def run(
+        self, scenarios: Sequence[Scenario], say: Callable[[str], None] = lambda _: None
+    ) -> list[Point]:
+        """Measure all scenarios, round by round, so that disturbances affect all of them alike.
 
-        :raises Trouble: a run came to nothing
+        :raises Trouble: a run failed
+        :raises ValueError: a line of the file ``kept`` is not a run
         """
         found: dict[Scenario, list[dict[str, Any]]] = {each: [] for each in scenarios}
         for scenario, run in self._before():
@@ -215,11 +241,15 @@ class Lab:
                     run = self._one(scenario, address)
                     found[scenario].append(run)
                     self._keep(scenario, run)
-                    say(f"round {number + 1}: {scenario.title}: {run['sent_per_s']:.0f}/s, "
+                    say(
+                        f"round {number + 1}: {scenario.title}: {run['sent_per_s']:.0f}/s, "
                         f"p99 {run['latency_us']['p99'] / 1e3:.2f} ms, others use "
-                        f"{run['others']:.2f} cores")
-        quiet = {each: sorted(runs, key=lambda run: float(run["others"]))[: self.rounds]
-                 for each, runs in found.items()}
+                        f"{run['others']:.2f} cores"
+                    )
+        quiet = {
+            each: sorted(runs, key=lambda run: float(run["others"]))[: self.rounds]
+            for each, runs in found.items()
+        }
         return points([(each, run) for each, runs in quiet.items() for run in runs])
 
     def _before(self) -> Iterator[tuple[Scenario, dict[str, Any]]]:
@@ -227,27 +257,49 @@ class Lab:
             for line in Path(self.kept).read_text(encoding="utf-8").splitlines():
                 try:
                     found = json.loads(line)
-                    yield Scenario(**found["scenario"]), found["run"]
+                    scenario, run = Scenario(**found["scenario"]), found["run"]
                 except (ValueError, KeyError, TypeError) as error:
                     raise ValueError(f"{self.kept} has a line that is no run: {error}") from None
+                # A line of an older version has no conditions: its run does not count.
+                if found.get("lab") == self._conditions():
+                    yield scenario, run
+
+    def _conditions(self) -> dict[str, Any]:
+        """Return the conditions on which the figures of a run depend, without secrets."""
+        entry = plan.entry(self.url)
+        return {
+            "bus": self.bus if entry.needs_bus else None,
+            "url": entry.shown,
+            "seconds": self.seconds,
+            "lanes": self.lanes,
+        }
 
     def _keep(self, scenario: Scenario, run: Mapping[str, Any]) -> None:
         if self.kept:
             with open(self.kept, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"scenario": asdict(scenario), "run": run}) + "\n")
+                line = {"scenario": asdict(scenario), "lab": self._conditions(), "run": run}
+                file.write(json.dumps(line) + "\n")
 
     def _enough(self, runs: Sequence[Mapping[str, Any]]) -> bool:
         return sum(float(run["others"]) <= self.others for run in runs) >= self.rounds
 
-    def pair(self, scenario: Scenario, say: Callable[[str], None] = lambda _: None,
-             ) -> tuple[Point, Point]:
-        """The same with client and server on one router and on two, in turn."""
+    def pair(
+        self,
+        scenario: Scenario,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> tuple[Point, Point]:
+        """Measure a scenario with client and server on one router and on two, in turn.
+
+        :returns: the point for one router, and the point for two
+        """
         runs: dict[str, list[dict[str, Any]]] = {"": [], self.far: []}
         for number in range(self.rounds):
             for far, found in runs.items():
                 found.append(self._one(scenario, "", far))
-                say(f"round {number + 1}: {scenario.title}, {'two routers' if far else 'one'}: "
-                    f"p50 {found[-1]['latency_us']['p50'] / 1e3:.3f} ms")
+                say(
+                    f"round {number + 1}: {scenario.title}, {'two routers' if far else 'one'}: "
+                    f"p50 {found[-1]['latency_us']['p50'] / 1e3:.3f} ms"
+                )
         [near], [away] = (points([(scenario, run) for run in found]) for found in runs.values())
         return near, away
 
@@ -257,8 +309,9 @@ class Lab:
         place = Place(address, self.bus_pid, far=far)
         timed = Scenario(**{**asdict(scenario), "seconds": self.seconds})
         watch = Watch()
-        run = measure(plan.entry(self.url), timed, place, Limits(warmup=0.5),
-                      recorder=cast("Recorder", watch))
+        run = measure(
+            plan.entry(self.url), timed, place, Limits(warmup=0.5), recorder=cast("Recorder", watch)
+        )
         run["others"] = watch.others(run)
         return run
 
@@ -274,19 +327,31 @@ class Lab:
 
 
 def origin(lab: str) -> dict[str, Any]:
-    """Where and when costs come from.
+    """Describe where and when costs were measured.
 
     :param lab: the bus, in words
     """
-    return {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "bus": lab,
-            "commit": _commit(), "cpus": os.cpu_count(), "processor": _processor(),
-            "platform": platform.platform(), "python": platform.python_version()}
+    return {
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "bus": lab,
+        "commit": _commit(),
+        "cpus": os.cpu_count(),
+        "processor": _processor(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+    }
 
 
 def _commit() -> str:
     try:
-        done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], text=True, check=True,
-                              cwd=Path(__file__).parent, capture_output=True, timeout=10)
+        done = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"],
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            timeout=10,
+        )
     except (OSError, subprocess.SubprocessError):
         import importlib.metadata
 

@@ -1,31 +1,22 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Clients, routers and servers, and the way of a call through them.
+"""Model of clients, routers and servers, and the way of a call through them.
 
-Stations, in this order; each arrow is a step of ``Mesh``::
+A call passes these stations; each arrow is a step of ``Mesh``::
 
     client: send -> [link credit] -> router ... router -> [server credit] -> server: receive
         -> [executor thread] -> service time -> server: reply
         -> router ... router -> [reply credit] -> client: receive -> the call is over
 
-A router handles a call's two messages, half of the cost of a call each, and so does every router on
-the way. A client and a server spend half of their cost on each of their two messages.
+A call has two messages, request and reply. Client, server and every router on the way spend half of
+their cost of a call on each of the two.
 
-**Folding.** In a mesh where all routers are alike and calls come at random, each of n routers sees
-1/n of the callers and servers, and as many messages of others' as others see of its own. With
-``fold`` one router with its share of agents and servers is simulated; a message that would go to
-another router comes back to the same one. The rates at every station are those of the whole mesh;
-what is lost is that queues of different routers are independent. ``tests`` compare both.
+**Folding.** In a mesh where all routers are alike and calls come at random, each of n routers has
+1/n of the callers and servers. It handles as many messages of the other routers' callers as the
+other routers handle of its own callers. With ``fold`` the model simulates one router with its share
+of agents and servers, and a message for another router comes back to the same router. The rates at
+every station are those of the whole mesh. One property is lost: in the whole mesh the queues of
+different routers are independent. The tests compare both.
 """
 
 from __future__ import annotations
@@ -52,7 +43,7 @@ def simulate(setup: Setup, costs: Costs) -> Result:
 
 
 class _Server:
-    """One process that serves, and its executor."""
+    """A server process with its executor, its credit and its backlog."""
 
     __slots__ = ("backlog", "credit", "process", "threads")
 
@@ -63,7 +54,7 @@ class _Server:
 
 
 class Mesh:
-    """One simulation."""
+    """One simulation of a setup with costs."""
 
     def __init__(self, setup: Setup, costs: Costs) -> None:
         self.setup, self.costs = setup, costs
@@ -75,14 +66,15 @@ class Mesh:
         if self._shared and setup.others:
             Others(self._shared, self.rng, setup.others, costs.burst_us)
         self._here = 1 if setup.fold else setup.routers
-        self.routers = [self.process(costs.router, setup.router_threads)
-                        for _ in range(self._here)]
+        self.routers = [self.process(costs.router, setup.router_threads) for _ in range(self._here)]
         share = setup.servers // setup.routers
-        self._servers = [[_Server(self.process(costs.server, 1), setup) for _ in range(share)]
-                         for _ in range(self._here)]
-        #: calls at a router that no server has credit for
+        self._servers = [
+            [_Server(self.process(costs.server, 1), setup) for _ in range(share)]
+            for _ in range(self._here)
+        ]
+        #: calls that wait at each router, because no server has credit for them
         self._held: list[deque[Call]] = [deque() for _ in range(self._here)]
-        #: between two routers
+        #: latency between two routers, microseconds
         self._link_us = setup.network_us + costs.hop_us
         self._price()
         self.tally = Tally(self.env, setup)
@@ -93,15 +85,23 @@ class Mesh:
         return Machine(self.env, cores, self.costs.slice_us)
 
     def process(self, part: Part, lanes: int) -> Process:
-        """One of this kind, on the machine of all or on one of its own."""
+        """Create a process of this kind, on the shared machine or on a machine of its own."""
         costs = self.costs
-        return Process(self._shared or self._machine(lanes), lanes, self.rng, self._spread,
-                       wake=part.wake, batch=costs.batch, latency=costs.latency_us,
-                       stretch=costs.stretch, disorder=costs.disorder,
-                       chill=costs.chill if costs.cold else None)
+        return Process(
+            self._shared or self._machine(lanes),
+            lanes,
+            self.rng,
+            self._spread,
+            wake=part.wake,
+            batch=costs.batch,
+            latency=costs.latency_us,
+            stretch=costs.stretch,
+            disorder=costs.disorder,
+            chill=costs.chill if costs.cold else None,
+        )
 
     def _price(self) -> None:
-        """Cost of a request and of a reply at each part."""
+        """Compute the cost of a request and of a reply at each part, microseconds."""
         setup, costs = self.setup, self.costs
 
         def both(part: Part) -> tuple[float, float]:
@@ -112,7 +112,7 @@ class Mesh:
         self._server_cost = both(costs.server)
 
     def run(self) -> Result:
-        """Until enough calls have ended."""
+        """Simulate until enough calls have ended."""
         setup = self.setup
         self.clients = sources(self, self._here)
         for client in self.clients:
@@ -121,14 +121,18 @@ class Mesh:
         self.env.run(until=self.tally.over)
         return self.tally.result(
             [client.process for client in self.clients if client.process is not None],
-            self.routers, [server.process for row in self._servers for server in row],
-            {"server": self.stalls["server"],
-             "link": sum(client.link.stalls for client in self.clients),
-             "reply": sum(client.replies.stalls for client in self.clients)},
-            setup.routers / self._here)
+            self.routers,
+            [server.process for row in self._servers for server in row],
+            {
+                "server": self.stalls["server"],
+                "link": sum(client.link.stalls for client in self.clients),
+                "reply": sum(client.replies.stalls for client in self.clients),
+            },
+            setup.routers / self._here,
+        )
 
     def _reset(self) -> None:
-        """The warm-up is over."""
+        """Set all counters to 0 at the end of the warm-up."""
         for process in self._processes():
             process.reset()
         self.stalls["server"] = 0
@@ -142,7 +146,7 @@ class Mesh:
     # -- the way of a call -----------------------------------------------------------------------
 
     def later(self, delay: float, step: Any, call: Any) -> None:
-        """``step(call)`` after so many microseconds."""
+        """Call ``step(call)`` after ``delay`` microseconds; at once if there is no delay."""
         if delay > 0:
             event = simpy.events.Timeout(self.env, delay, call)
             event.callbacks.append(lambda done: step(done.value))
@@ -150,7 +154,7 @@ class Mesh:
             step(call)
 
     def sent(self, call: Call) -> None:
-        """The client's part is done: on the link, with credit, to its router."""
+        """Send a call from the client to its router, and choose the router of the server."""
         setup = self.setup
         if setup.routers > 1 and self.rng.random() >= setup.local_share:
             other = self.rng.randrange(setup.routers - 1)
@@ -160,7 +164,7 @@ class Mesh:
         self.later(setup.network_us, self._at_router, call)
 
     def _at_router(self, call: Call) -> None:
-        # The way over other routers of a ring costs them the same: it is put on the last one.
+        # In a ring the routers between cost as much as the last one, which does their work here.
         at = call.router if call.left == call.hops else call.there
         self.routers[at].submit(self._router_cost[0], self._routed, call)
 
@@ -172,7 +176,10 @@ class Mesh:
         self._offer(call)
 
     def _offer(self, call: Call) -> None:
-        """To the server with the least to do of those that have credit, as ``balanced`` does."""
+        """Deliver to the server that has credit and the fewest unsettled calls, or hold the call.
+
+        The distribution ``balanced`` of a router does the same.
+        """
         best: _Server | None = None
         for server in self._servers[call.there]:
             if server.credit.credit and (

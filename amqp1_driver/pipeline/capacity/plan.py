@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which simulations answer "how many agents do n routers carry", and what their results say. Pure.
+"""Plan of a sweep ("how many agents do n routers carry?") and judgement of its results. Pure.
 
-Two passes for each size of the mesh: over fractions of what the most loaded part could do at most
-(``theory.ceiling``), then between the last number of agents that was carried and the first that
-was not. Every row is a simulation of its own, with its seed in it: done again, it gives the same.
+A sweep has two passes for each size of the mesh. The first pass simulates fractions of the maximum
+of the most loaded part (``theory.ceiling``). The second pass simulates numbers of agents between
+the last one that the mesh carried and the first that it did not. Every row is one simulation and
+contains its seed, so a repetition gives the same result.
 """
 
 from __future__ import annotations
@@ -28,13 +19,13 @@ from amqp1_driver.pipeline.capacity.costs import Costs
 from amqp1_driver.pipeline.capacity.setup import Setup
 from amqp1_driver.pipeline.capacity.theory import ceiling, ceilings
 
-#: of the ceiling, in the first pass
+#: fractions of the ceiling that the first pass simulates
 FRACTIONS = (0.2, 0.4, 0.55, 0.7, 0.8, 0.87, 0.93, 0.97, 1.0)
-#: numbers of agents between two of the first pass, in the second
+#: numbers of agents that the second pass simulates between two of the first pass
 BETWEEN = 5
-#: less than this share of the offered calls answered: they pile up, whatever the latency still is
+#: share of the offered calls; with fewer answers calls pile up, however low the latency still is
 KEPT_UP = 0.97
-#: a part that is used more has no room left: its queue grows, slower than a simulation can see
+#: largest use of a part; above it the queue grows without end, more slowly than a simulation shows
 USED = 0.95
 
 Row = dict[str, Any]
@@ -42,11 +33,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What "carries" means.
+    """The conditions under which a mesh carries its agents.
 
-    :param p99_ms: of a call, at most
+    :param p99_ms: largest 99th percentile of a call, milliseconds
     :param timeouts: share of calls that may time out
-    :param agents: more are not asked for
+    :param agents: largest number of agents that the sweep tries
     """
 
     p99_ms: float = 100.0
@@ -59,15 +50,15 @@ class Goal:
 
 
 def sizes(base: Setup, routers: Sequence[int], servers: int) -> list[Setup]:
-    """The base for each size of the mesh.
+    """Return a setup for each size of the mesh, made of the base.
 
-    :param servers: for each router
+    :param servers: number of servers for each router
     """
     return [base.replace(routers=count, servers=count * servers) for count in routers]
 
 
 def first(setups: Iterable[Setup], costs: Costs, goal: Goal, seeds: int) -> list[Row]:
-    """Rows of the first pass."""
+    """Return the rows of the first pass."""
     rows = []
     for setup in setups:
         most = ceiling(setup, costs) * setup.interval_s
@@ -77,7 +68,10 @@ def first(setups: Iterable[Setup], costs: Costs, goal: Goal, seeds: int) -> list
 
 
 def second(setups: Iterable[Setup], judged: Sequence[Row], seeds: int) -> list[Row]:
-    """Rows between what was carried and what was not."""
+    """Return the rows of the second pass: between carried and not carried numbers of agents.
+
+    :param judged: the judged rows of the first pass
+    """
     rows = []
     for setup in setups:
         low, high = bracket(judged, setup.routers)
@@ -90,12 +84,15 @@ def second(setups: Iterable[Setup], judged: Sequence[Row], seeds: int) -> list[R
 
 
 def _rows(setup: Setup, agents: Iterable[int], seeds: int) -> list[Row]:
-    return [setup.replace(agents=count, seed=seed).row()
-            for count in sorted(agents) for seed in range(1, seeds + 1)]
+    return [
+        setup.replace(agents=count, seed=seed).row()
+        for count in sorted(agents)
+        for seed in range(1, seeds + 1)
+    ]
 
 
 def judged(results: Iterable[Mapping[str, Any]], goal: Goal) -> list[Row]:
-    """One row for each mesh and number of agents: medians over the seeds, and ``carried``."""
+    """Return a row for each mesh and number of agents: medians over the seeds, and ``carried``."""
     together: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for result in results:
         together.setdefault((int(result["routers"]), int(result["agents"])), []).append(result)
@@ -104,25 +101,42 @@ def judged(results: Iterable[Mapping[str, Any]], goal: Goal) -> list[Row]:
 
 def _judged(found: Sequence[Mapping[str, Any]], goal: Goal) -> Row:
     row: Row = {name: found[0][name] for name in ("routers", "servers", "agents", "interval_s")}
-    names = ("throughput", "p50", "p90", "p99", "mean", "timeout_share", "router_used",
-             "server_used", "server_stalls")
+    names = (
+        "throughput",
+        "p50",
+        "p90",
+        "p99",
+        "mean",
+        "timeout_share",
+        "router_used",
+        "server_used",
+        "server_stalls",
+    )
     row |= {name: statistics.median(float(each[name]) for each in found) for name in names}
     row["p99_low"] = min(float(each["p99"]) for each in found)
     row["p99_high"] = max(float(each["p99"]) for each in found)
     row["seeds"] = len(found)
     row["offered"] = row["agents"] / row["interval_s"]
-    # A short simulation has few calls, and their number varies by its root.
-    row["carried"] = bool(row["p99"] <= goal.p99_ms * 1e3 and row["timeout_share"] <= goal.timeouts
-                          and row["throughput"] >= KEPT_UP * row["offered"]
-                          and max(row["router_used"], row["server_used"]) <= USED)
+    # The number of calls in a short simulation varies by its square root.
+    row["carried"] = bool(
+        row["p99"] <= goal.p99_ms * 1e3
+        and row["timeout_share"] <= goal.timeouts
+        and row["throughput"] >= KEPT_UP * row["offered"]
+        and max(row["router_used"], row["server_used"]) <= USED
+    )
     return row
 
 
 def bracket(rows: Iterable[Row], routers: int) -> tuple[int, int | None]:
-    """The most agents up to which all were carried, and the first number that was not."""
+    """Return the two numbers of agents between which the limit of a mesh lies.
+
+    :returns: the largest number up to which the mesh carried all, 0 if there is none; the first
+        number that the mesh did not carry, None if it carried all
+    """
     low = 0
-    for row in sorted((row for row in rows if row["routers"] == routers),
-                      key=lambda row: int(row["agents"])):
+    for row in sorted(
+        (row for row in rows if row["routers"] == routers), key=lambda row: int(row["agents"])
+    ):
         if not row["carried"]:
             return low, int(row["agents"])
         low = int(row["agents"])
@@ -130,20 +144,26 @@ def bracket(rows: Iterable[Row], routers: int) -> tuple[int, int | None]:
 
 
 def answers(setups: Iterable[Setup], rows: Sequence[Row], costs: Costs, goal: Goal) -> list[Row]:
-    """For each size of the mesh: the agents that it carries, and what limits it."""
+    """Return a row for each size of the mesh: the agents that it carries, and its limit."""
     found = []
     for setup in setups:
         low, high = bracket(rows, setup.routers)
         mine = {row["agents"]: row for row in rows if row["routers"] == setup.routers}
         at, over = mine.get(low), mine.get(high)
-        found.append({
-            "routers": setup.routers, "servers": setup.servers, "carries": low,
-            "calls_per_s": low / setup.interval_s,
-            **{name: at[name] if at else None for name in ("p50", "p99", "router_used",
-                                                           "server_used", "server_stalls")},
-            "first_not": high,
-            "limit": _limit(setup, costs, goal, low, over),
-        })
+        found.append(
+            {
+                "routers": setup.routers,
+                "servers": setup.servers,
+                "carries": low,
+                "calls_per_s": low / setup.interval_s,
+                **{
+                    name: at[name] if at else None
+                    for name in ("p50", "p99", "router_used", "server_used", "server_stalls")
+                },
+                "first_not": high,
+                "limit": _limit(setup, costs, goal, low, over),
+            }
+        )
     return found
 
 

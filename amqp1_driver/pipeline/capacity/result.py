@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a simulation gives: counts while it runs, figures at its end."""
+"""Results of a simulation: counts while it runs, figures at its end."""
 
 from __future__ import annotations
 
@@ -32,17 +22,19 @@ _US = 1e6
 class Result:
     """Figures of one simulation; latencies in microseconds as the caller sees them.
 
+    ``router_...`` and ``server_...`` are the figures of routers and servers like ``client_...``.
+
     :param throughput: calls answered in time, per second, of the whole mesh
-    :param timeouts: calls whose time was up, and their share
-    :param client_used: share of the time that its lanes held a core; mean of all such processes
-        (routers: of all their threads)
-    :param client_cpu: processor time for each call, microseconds, of all such processes together
-    :param client_chill: by how much that is more than with work without pause, as a factor
-    :param client_wakes: batches of such a process, for each call
-    :param server_stalls: calls that waited at a router for credit of a server, per call
-    :param link_stalls: that waited in the client for credit of the router
-    :param reply_stalls: replies that waited for the client's
-    :param seconds: simulated
+    :param timeouts: simulated calls that timed out; ``timeout_share``: their share of all calls
+    :param client_used: share of the time for which the lanes of the clients held a core; mean over
+        all lanes of all clients (routers: over all threads of all routers)
+    :param client_cpu: processor time for each call, microseconds, of all clients together
+    :param client_chill: factor by which pauses raise that processor time
+    :param client_wakes: batches for each call, of all clients together
+    :param server_stalls: calls that waited at a router for a server's credit, per call
+    :param link_stalls: calls that waited in the client for the router's credit, per call
+    :param reply_stalls: replies that waited at the router for the client's credit, per call
+    :param seconds: simulated time
     """
 
     throughput: float
@@ -71,12 +63,12 @@ class Result:
     seconds: float
 
     def row(self) -> dict[str, Any]:
-        """As columns."""
+        """Return the figures as columns."""
         return asdict(self)
 
 
 class Tally:
-    """Counts calls. ``over`` happens when enough have ended.
+    """A counter of calls. It triggers the event ``over`` when enough calls have ended.
 
     :ivar begin: called when the warm-up is over
     """
@@ -94,7 +86,7 @@ class Tally:
         self._armed = False
 
     def begun(self, call: Call) -> None:
-        """A call is under way."""
+        """Note that a call has begun, and start its timeout."""
         self._pending.append(call)
         if not self._armed:
             self._arm()
@@ -109,7 +101,7 @@ class Tally:
         while self._pending:
             call = self._pending[0]
             if not call.over:
-                # the clock of floats may be a hair early
+                # the simulated clock is a float: rounding may make it early
                 if call.start + self._timeout > now + 1e-3:
                     break
                 call.expired = call.over = True
@@ -121,7 +113,7 @@ class Tally:
             self._arm()
 
     def ended(self, call: Call, at: float) -> None:
-        """It was answered at this time; nobody waits for it if it had expired."""
+        """Count a call that was answered at this time; ignore the answer to an expired call."""
         if call.over:
             return
         call.over = True
@@ -138,11 +130,18 @@ class Tally:
             self.over.succeed()
         call.client.free(call)
 
-    def result(self, clients: Sequence[Process], routers: Sequence[Process],
-               servers: Sequence[Process], stalls: Mapping[str, int], folded: float) -> Result:
-        """The figures.
+    def result(
+        self,
+        clients: Sequence[Process],
+        routers: Sequence[Process],
+        servers: Sequence[Process],
+        stalls: Mapping[str, int],
+        folded: float,
+    ) -> Result:
+        """Return the figures since the warm-up.
 
-        :param folded: routers that each simulated one stands for
+        :param stalls: numbers of stalls, by kind
+        :param folded: number of routers that each simulated router stands for
         """
         span = self._env.now - self._since
         calls = len(self._latencies) + self._timeouts
@@ -162,10 +161,13 @@ class Tally:
         kinds = {"client": clients, "router": routers, "server": servers}
         return Result(
             throughput=len(ordered) * folded * _US / span,
-            p50=percentile(ordered, 50), p90=percentile(ordered, 90), p99=percentile(ordered, 99),
+            p50=percentile(ordered, 50),
+            p90=percentile(ordered, 90),
+            p99=percentile(ordered, 99),
             mean=sum(ordered) / len(ordered) if ordered else float("inf"),
             max=ordered[-1] if ordered else float("inf"),
-            timeouts=self._timeouts, timeout_share=self._timeouts / calls,
+            timeouts=self._timeouts,
+            timeout_share=self._timeouts / calls,
             **{f"{kind}_used": used(parts) for kind, parts in kinds.items()},
             **{f"{kind}_cpu": each(parts, "cpu") for kind, parts in kinds.items()},
             **{f"{kind}_chill": chill(parts) for kind, parts in kinds.items()},
@@ -176,7 +178,7 @@ class Tally:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """What so many percent do not exceed (nearest rank); infinite if there are none."""
+    """Return a percentile of sorted values (nearest rank); infinity if there are none."""
     if not ordered:
         return float("inf")
     rank = max(1, -int(-len(ordered) * percent // 100))

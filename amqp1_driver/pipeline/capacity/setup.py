@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is simulated: one flat, checked record, so that a row of a table can be one simulation."""
+"""Input of a simulation: one flat, checked record, so that a table has a row for each. Pure."""
 
 from __future__ import annotations
 
@@ -24,37 +14,39 @@ TOPOLOGIES = ("full", "ring")
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One simulation. Exactly one of ``threads``, ``poisson`` and ``agents`` says who calls.
+    """The input of one simulation. Exactly one of ``threads``, ``poisson`` and ``agents`` is set.
 
-    :param routers: of the mesh
-    :param topology: "full": each linked to each; "ring": to two neighbours
-    :param router_threads: that a router has at work at once
+    :param routers: number of routers of the mesh
+    :param topology: "full": each router has a link to each other; "ring": to two neighbours
+    :param router_threads: threads of a router that work at the same time
     :param servers: processes, spread evenly over the routers; they serve one address
     :param executor: threads of a server, ``executor_thread_pool_size``
     :param clients: processes with ``threads`` callers each, spread evenly over the routers
     :param threads: callers of a client; each waits for its reply, thinks, and calls again
     :param think_us: mean of the exponential time that a caller thinks, microseconds
     :param rate: calls per second of all clients, evenly spaced as ``amqp1 bench --rate`` does;
-        0: as fast as it goes
-    :param poisson: calls per second with exponential gaps, from ``clients`` that never block
+        0: each caller calls again as soon as it has its reply and has thought
+    :param poisson: calls per second with exponential gaps, from callers that never block
     :param agents: processes that call once per ``interval_s``, each at a phase of its own
-    :param size: of a request, bytes
-    :param reply: of a reply, bytes; negative: as the request
-    :param service_us: mean of the time that a call keeps a thread of the server without
-        using the processor, as a query of a database does
-    :param service_cv: its coefficient of variation: 0 constant, 1 exponential
-    :param work_us: Python work of the endpoint, under the interpreter's lock
-    :param local: share of the calls that a server at the caller's own router serves; negative: as
-        chance has it, 1 / routers
-    :param network_us: one way between two machines
-    :param cores: of the one machine that all of it shares; 0: everybody has a core of his own
-    :param others: cores of it that other processes use in the mean
+    :param interval_s: seconds between two calls of an agent
+    :param size: bytes of a request
+    :param reply: bytes of a reply; negative: as many as the request has
+    :param service_us: mean of the time for which a call keeps a thread of the server without
+        using the processor, as a query of a database does, microseconds
+    :param service_cv: coefficient of variation of that time: 0 constant, 1 exponential
+    :param work_us: Python work of the endpoint, under the interpreter's lock, microseconds
+    :param local: share of the calls that a server at the caller's own router serves; negative:
+        1 / routers, the share of servers chosen at random
+    :param network_us: latency from one machine to another, microseconds
+    :param cores: cores of the one machine that all processes share; 0: each process has a machine
+        of its own, with a core for each of its threads that work at the same time
+    :param others: mean number of cores of the shared machine that other processes use
     :param server_credit: ``rpc_server_credit``
-    :param link_credit: what a router gives a sender
+    :param link_credit: credit that a router grants a sender
     :param reply_credit: ``reply_link_credit``
-    :param timeout_s: of a call
-    :param calls: that are counted
-    :param warmup: calls before these
+    :param timeout_s: timeout of a call, seconds
+    :param calls: number of calls that count
+    :param warmup: number of calls before these
     :param fold: simulate one router's share only, see ``mesh``
     """
 
@@ -89,12 +81,33 @@ class Setup:
     fold: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("routers", "router_threads", "servers", "executor", "clients", "server_credit",
-                     "link_credit", "reply_credit", "calls"):
+        for name in (
+            "routers",
+            "router_threads",
+            "servers",
+            "executor",
+            "clients",
+            "server_credit",
+            "link_credit",
+            "reply_credit",
+            "calls",
+        ):
             self._at_least(name, 1)
-        for name in ("threads", "think_us", "rate", "poisson", "agents", "size", "service_us",
-                     "service_cv", "work_us", "network_us", "cores", "others",
-                     "warmup"):
+        for name in (
+            "threads",
+            "think_us",
+            "rate",
+            "poisson",
+            "agents",
+            "size",
+            "service_us",
+            "service_cv",
+            "work_us",
+            "network_us",
+            "cores",
+            "others",
+            "warmup",
+        ):
             self._at_least(name, 0)
         if self.topology not in TOPOLOGIES:
             raise ValueError(f"topology {self.topology!r} is none of {', '.join(TOPOLOGIES)}")
@@ -109,8 +122,9 @@ class Setup:
         if self.others and self.others >= self.cores:
             raise ValueError("others use less than the cores of a shared machine")
         if self.servers % self.routers:
-            raise ValueError(f"{self.servers} servers can't be spread evenly over "
-                             f"{self.routers} routers")
+            raise ValueError(
+                f"{self.servers} servers can't be spread evenly over {self.routers} routers"
+            )
         if self.fold and not self.agents and not self.poisson:
             raise ValueError("only open arrivals (agents, poisson) can be folded")
 
@@ -120,22 +134,22 @@ class Setup:
 
     @property
     def reply_size(self) -> int:
-        """Bytes of a reply."""
+        """Return the bytes of a reply."""
         return self.size if self.reply < 0 else self.reply
 
     @property
     def local_share(self) -> float:
-        """Of the calls, served without a link between routers."""
+        """Return the share of calls whose messages pass no link between routers."""
         return 1.0 / self.routers if self.local < 0 or self.routers == 1 else self.local
 
     @property
     def offered(self) -> float:
-        """Calls per second that come whatever becomes of them; 0: as many as are answered."""
+        """Return the calls per second that the setup prescribes; 0: as many as are answered."""
         return self.agents / self.interval_s if self.agents else self.poisson or self.rate
 
     @property
     def mean_hops(self) -> float:
-        """Links between routers that a message passes, in the mean."""
+        """Return the mean number of links between routers that a message passes."""
         if self.routers == 1:
             return 0.0
         away = range(1, self.routers)
@@ -143,22 +157,25 @@ class Setup:
         return (1.0 - self.local_share) * mean
 
     def replace(self, **changes: Any) -> Setup:
-        """Another with these changes."""
+        """Return a copy with these changes."""
         return dataclasses.replace(self, **changes)
 
     def row(self) -> dict[str, Any]:
-        """As columns."""
+        """Return the setup as columns."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Setup:
-        """From columns; others are left alone. Values may be numpy's."""
+        """Create a setup from columns, and ignore unknown ones. Values may be numpy's.
+
+        :raises ValueError: a value is not possible
+        """
         kinds: dict[str, Any] = {each.name: type(each.default) for each in dataclasses.fields(cls)}
         return cls(**{name: kind(row[name]) for name, kind in kinds.items() if name in row})
 
 
 def distance(one: int, other: int, routers: int, topology: str) -> int:
-    """Links on the shortest way between two routers."""
+    """Return the number of links on the shortest way between two routers."""
     if topology == "full":
         return int(one != other)
     around = abs(one - other)

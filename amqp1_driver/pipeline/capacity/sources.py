@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Who calls: threads that wait for their replies, and open arrivals of agents."""
+"""Simulated callers: threads that wait for their replies, and open arrivals of agents."""
 
 from __future__ import annotations
 
@@ -30,14 +20,27 @@ _US = 1e6
 
 
 class Call:
-    """One call on its way.
+    """A call on its way.
 
-    :param start: when it was due, microseconds
-    :param thread: of the client; it waits
+    ``router`` and ``there`` are the routers of client and server, ``hops`` the links between the
+    two, ``left`` the links that the present message still has to pass.
+
+    :param start: time at which the call was due, microseconds
+    :param thread: index of the client's thread that waits for the reply
     """
 
-    __slots__ = ("client", "expired", "hops", "left", "over", "router", "server", "start", "there",
-                 "thread")
+    __slots__ = (
+        "client",
+        "expired",
+        "hops",
+        "left",
+        "over",
+        "router",
+        "server",
+        "start",
+        "there",
+        "thread",
+    )
 
     def __init__(self, client: Caller, router: int, start: float, thread: int) -> None:
         self.client, self.router, self.start, self.thread = client, router, start, thread
@@ -48,15 +51,15 @@ class Call:
 
 
 class Caller(abc.ABC):
-    """What all have in common: windows, and what becomes of a call."""
+    """Base class of the callers: credit windows, and callbacks for the end of a call."""
 
-    #: the processor time of agents is their machines' own: they have no process here
+    #: None for agents: they use the processors of their own machines
     process: Process | None = None
 
     def __init__(self, mesh: Mesh, router: int) -> None:
         self.mesh, self.router = mesh, router
         setup = mesh.setup
-        # A router gives credit for each message that is settled.
+        # A router grants credit again for each settled message.
         self.link = Window(setup.link_credit, half=False)
         self.replies = Window(setup.reply_credit)
 
@@ -66,15 +69,15 @@ class Caller(abc.ABC):
 
     @abc.abstractmethod
     def answered(self, call: Call) -> None:
-        """A reply has come to the client."""
+        """Handle a reply that has come to the client."""
 
     @abc.abstractmethod
     def free(self, call: Call) -> None:
-        """The caller may go on: the call was answered, or its time is up."""
+        """Let the caller go on, after the answer or the timeout of a call."""
 
 
 class Client(Caller):
-    """A process with threads that wait; the interpreter's lock makes one of them work at a time."""
+    """A process with threads that wait; the interpreter's lock lets one of them work at a time."""
 
     def __init__(self, mesh: Mesh, router: int, index: int) -> None:
         super().__init__(mesh, router)
@@ -83,11 +86,13 @@ class Client(Caller):
         self._think = setup.think_us
         senders = setup.clients * setup.threads
         self._interval = senders * _US / setup.rate if setup.rate else 0.0
-        self._due = [(index * setup.threads + thread) * self._interval / senders
-                     for thread in range(setup.threads)]
+        self._due = [
+            (index * setup.threads + thread) * self._interval / senders
+            for thread in range(setup.threads)
+        ]
 
     def start(self) -> None:
-        """All threads at once, or each at its time."""
+        """Start all threads at once, or at a rate each thread at its time."""
         for thread, due in enumerate(self._due):
             self.mesh.later(due, self._begin, thread)
 
@@ -102,7 +107,7 @@ class Client(Caller):
         self.link.enter(self.mesh.sent, call)
 
     def answered(self, call: Call) -> None:
-        """Take it off the link, wake the thread."""
+        """Queue the client's work for a reply; its end frees the thread."""
         assert self.process is not None
         self.process.submit(self.mesh.client_cost[1], self._over, call)
 
@@ -111,7 +116,7 @@ class Client(Caller):
         self.mesh.tally.ended(call, self.mesh.env.now)
 
     def free(self, call: Call) -> None:
-        """Think, then call again; at a rate: when the next is due, at once if that is past."""
+        """Think, then call again. At a rate: call when the next call is due, or at once if late."""
         mesh, thread = self.mesh, call.thread
         if self._interval:
             self._due[thread] += self._interval
@@ -122,25 +127,25 @@ class Client(Caller):
 
 
 class Agents(Caller):
-    """Callers with a machine of their own each: their own work is time that passes, no queue.
+    """Callers with a machine each: their own work takes time, but never waits in a queue.
 
-    :param gaps: between calls, microseconds
+    :param gaps: times between calls, microseconds
     """
 
     def __init__(self, mesh: Mesh, router: int, gaps: Iterator[float]) -> None:
         super().__init__(mesh, router)
-        # Each agent has windows of its own, of which it uses one message: they never fill.
+        # Each agent has windows of its own and uses one message of them: no window ever fills.
         self.link = Window(1 << 62, half=False)
         self.replies = Window(1 << 62, half=False)
         self._gaps = gaps
         costs, latency = mesh.costs, mesh.costs.latency_us
         sending, self._receiving = (cost + costs.client.wake for cost in mesh.client_cost)
-        # Whoever calls once in seconds finds its caches cold.
+        # An agent pauses for seconds before each call, so that its caches are cold.
         pause = mesh.setup.interval_s * _US if mesh.setup.agents else math.inf
         self._sending = sending * (1.0 + costs.chill(pause)) + latency
 
     def start(self) -> None:
-        """The first call comes after the first gap."""
+        """Schedule the first call, after the first gap."""
         self.mesh.later(next(self._gaps), self._arrive, None)
 
     def _arrive(self, _: Any) -> None:
@@ -149,22 +154,26 @@ class Agents(Caller):
         mesh.tally.begun(call)
         self.link.use()
         mesh.later(self._sending, mesh.sent, call)
-        # never at once: calls due at the same moment would nest
+        # never 0: later() would call _arrive() recursively for calls due at the same moment
         mesh.later(max(next(self._gaps), 1e-9), self._arrive, None)
 
     def answered(self, call: Call) -> None:
-        """The rest is the agent's own time."""
+        """End the call, after the time that the agent needs for the reply."""
         self.replies.settle()
         now, costs = self.mesh.env.now, self.mesh.costs
         own = self._receiving * (1.0 + costs.chill(max(0.0, now - call.start - self._sending)))
         self.mesh.tally.ended(call, now + own + costs.latency_us)
 
     def free(self, call: Call) -> None:
-        """Agents call at their own times, whatever became of the last one."""
+        """Do nothing: agents call at their own times, independent of the last call."""
 
 
 def phases(rng: random.Random, agents: int, interval: float) -> Iterator[float]:
-    """Gaps between the calls of agents that each call once per interval, at random phases."""
+    """Yield the gaps between the calls of agents that each call once per interval.
+
+    :param agents: number of agents; each has a random phase
+    :param interval: microseconds, as the gaps
+    """
     times = sorted(rng.random() * interval for _ in range(agents))
     last = 0.0
     while True:
@@ -175,21 +184,31 @@ def phases(rng: random.Random, agents: int, interval: float) -> Iterator[float]:
 
 
 def poisson(rng: random.Random, rate: float) -> Iterator[float]:
-    """Exponential gaps, microseconds, of a rate per second."""
+    """Yield exponential gaps in microseconds, for a rate per second."""
     per_us = rate / _US
     while True:
         yield rng.expovariate(per_us)
 
 
 def sources(mesh: Mesh, routers: int) -> list[Caller]:
-    """Everybody who calls, spread over the routers that are simulated."""
+    """Create all callers, spread over the simulated routers.
+
+    :param routers: number of simulated routers
+    """
     setup, rng = mesh.setup, mesh.rng
     if setup.threads:
         return [Client(mesh, index % routers, index) for index in range(setup.clients)]
     if setup.poisson:
-        return [Agents(mesh, router, poisson(rng, setup.poisson / setup.routers))
-                for router in range(routers)]
-    shares = [setup.agents * (index + 1) // setup.routers - setup.agents * index // setup.routers
-              for index in range(routers)]
-    return [Agents(mesh, router, phases(rng, share, setup.interval_s * _US))
-            for router, share in enumerate(shares) if share]
+        return [
+            Agents(mesh, router, poisson(rng, setup.poisson / setup.routers))
+            for router in range(routers)
+        ]
+    shares = [
+        setup.agents * (index + 1) // setup.routers - setup.agents * index // setup.routers
+        for index in range(routers)
+    ]
+    return [
+        Agents(mesh, router, phases(rng, share, setup.interval_s * _US))
+        for router, share in enumerate(shares)
+        if share
+    ]

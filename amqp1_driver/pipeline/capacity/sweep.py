@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Rows of simulations on Spark: each row is one, and comes back with its figures.
+"""Simulations on Spark: each row of a frame is one simulation and comes back with its figures.
 
-A row holds all that a simulation depends on, its seed too. So Spark may run a row again, on any
-worker: the result is the same.
+A row holds everything that its simulation depends on, including the seed. So Spark may run a row
+again on any worker; the result is the same. Simulations run in Spark's Python workers.
 """
 
 from __future__ import annotations
@@ -29,13 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: simulations in one task of Spark: a lost one is done again
+#: simulations in one task of Spark, which Spark repeats if it is lost
 _PER_TASK = 4
 _TYPES = {int: "long", float: "double", str: "string", bool: "boolean"}
 
 
 def simulated(row: Mapping[str, Any], costs: Costs) -> dict[str, Any]:
-    """The row with its figures."""
+    """Run the simulation of a row, and return the row with its figures."""
     from amqp1_driver.pipeline.capacity.mesh import simulate
 
     setup = Setup.of(row)
@@ -43,9 +33,9 @@ def simulated(row: Mapping[str, Any], costs: Costs) -> dict[str, Any]:
 
 
 def mapper(costs: Mapping[str, Any]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For ``mapInPandas``.
+    """Return the function for ``mapInPandas``.
 
-    :param costs: as a document, which any worker can unpickle
+    :param costs: a document of costs, because any worker can unpickle it
     """
 
     def simulations(frames: Iterator[Any]) -> Iterator[Any]:
@@ -60,7 +50,7 @@ def mapper(costs: Mapping[str, Any]) -> Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def sweep(spark: SparkSession, rows: Sequence[Mapping[str, Any]], costs: Costs) -> DataFrame:
-    """A frame of the rows with their figures; nothing runs before it is used.
+    """Return a frame of the rows with their figures; Spark runs nothing before its first use.
 
     :raises ValueError: there are no rows
     """
@@ -68,22 +58,23 @@ def sweep(spark: SparkSession, rows: Sequence[Mapping[str, Any]], costs: Costs) 
         raise ValueError("there is nothing to simulate")
     given = _schema(setup_columns())
     frame = spark.createDataFrame([_ordered(row) for row in rows], schema=given)
-    tasks = max(1, min(len(rows), max(spark.sparkContext.defaultParallelism,
-                                      -(-len(rows) // _PER_TASK))))
-    # Neighbouring rows are alike in size: in turn they spread over the tasks.
+    tasks = max(
+        1, min(len(rows), max(spark.sparkContext.defaultParallelism, -(-len(rows) // _PER_TASK)))
+    )
+    # Neighbouring rows take similar time: repartition() deals them to the tasks in turn.
     return frame.repartition(tasks).mapInPandas(
         mapper(costs.document()), schema=_schema({**setup_columns(), **result_columns()})
     )
 
 
 def setup_columns() -> dict[str, type]:
-    """Name and type of what is simulated."""
+    """Return names and types of the columns that describe a simulation."""
     row = Setup(agents=1).row()
     return {name: type(value) for name, value in row.items()}
 
 
 def result_columns() -> dict[str, type]:
-    """Name and type of the figures."""
+    """Return names and types of the columns with figures."""
     return {name: int if name == "timeouts" else float for name in Result.__dataclass_fields__}
 
 
@@ -94,9 +85,9 @@ def _ordered(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _schema(columns: Mapping[str, type]) -> StructType:
     from pyspark.sql.types import StructType
 
-    # Not from a string of DDL: that needs a running session.
+    # from JSON, because a string of DDL would need a running session
     fields: Iterable[dict[str, Any]] = (
-        {"name": name, "type": _TYPES[kind],
-         "nullable": True, "metadata": {}} for name, kind in columns.items()
+        {"name": name, "type": _TYPES[kind], "nullable": True, "metadata": {}}
+        for name, kind in columns.items()
     )
     return StructType.fromJson({"type": "struct", "fields": list(fields)})

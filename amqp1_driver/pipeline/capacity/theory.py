@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Closed forms and bounds: what the model is held against, and where a sweep looks.
+"""Closed forms and bounds: tests compare the model with them, sweeps begin at them. Pure.
 
 ``arrivals`` is calls per microsecond, ``service`` the mean time of a server in microseconds.
 """
@@ -24,18 +14,19 @@ _US = 1e6
 
 
 def wait_mg1(arrivals: float, service: float, cv: float = 1.0) -> float:
-    """Mean wait in M/G/1 (Pollaczek and Khinchine); cv 1 is M/M/1, 0 is M/D/1.
+    """Return the mean wait in M/G/1 (Pollaczek and Khinchine), microseconds.
 
-    :raises ValueError: it is overloaded
+    :param cv: coefficient of variation of the service: 1 is M/M/1, 0 is M/D/1
+    :raises ValueError: the load is 1 or more
     """
     load = _load(arrivals, service, 1)
     return load * service * (1.0 + cv * cv) / (2.0 * (1.0 - load))
 
 
 def wait_mmc(arrivals: float, service: float, servers: int) -> float:
-    """Mean wait in M/M/c (Erlang's C formula).
+    """Return the mean wait in M/M/c (Erlang's C formula), microseconds.
 
-    :raises ValueError: it is overloaded
+    :raises ValueError: the load is 1 or more
     """
     load = _load(arrivals, service, servers)
     offered = load * servers
@@ -54,19 +45,20 @@ def _load(arrivals: float, service: float, servers: int) -> float:
 
 
 def closed_bound(callers: int, demands: float, most: float, think: float = 0.0) -> float:
-    """Asymptotic upper bound of the throughput of a closed network, calls per microsecond.
+    """Return the asymptotic upper bound of a closed network's throughput, calls per microsecond.
 
-    :param demands: sum of a call's service times, without waits
-    :param most: of the station with the highest demand for each of its servers
+    :param demands: sum of a call's service times without waits, microseconds
+    :param most: highest demand of a call at one station, divided by the servers of that station
+    :param think: mean time that a caller thinks between calls, microseconds
     """
     return min(callers / (demands + think), 1.0 / most)
 
 
 def ceilings(setup: Setup, costs: Costs) -> dict[str, float]:
-    """Calls per second that each part could do at most, were it the only limit.
+    """Return the calls per second that each part could do at most if it were the only limit.
 
-    A part that never runs dry takes its two pieces of work of a call in the largest batches, and
-    holds a core for ``stretch`` times as long.
+    A part that is never idle takes its two pieces of work of a call in the largest batches, and
+    holds a core for ``stretch`` times their processor time.
     """
     kib = (setup.size + setup.reply_size) / 1024.0
 
@@ -80,12 +72,12 @@ def ceilings(setup: Setup, costs: Costs) -> dict[str, float]:
         "server": setup.servers / server,
     }
     if setup.service_us:
-        # A thread of the executor is held for the service and the reply.
+        # A call keeps a thread of the executor for the service and the reply.
         threads = min(setup.executor, setup.server_credit)
         found["executor"] = setup.servers * threads / (setup.service_us + server / 2)
     return {name: rate * _US for name, rate in found.items()}
 
 
 def ceiling(setup: Setup, costs: Costs) -> float:
-    """Calls per second that the whole can do at most."""
+    """Return the calls per second that the whole mesh can do at most."""
     return min(ceilings(setup, costs).values())

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Credit: windows that a sender may fill, and what waits outside."""
+"""Simulated credit: windows that a sender may fill, and the messages that wait for credit."""
 
 from __future__ import annotations
 
@@ -20,14 +10,16 @@ from typing import Any
 
 
 class Window:
-    """Credit of one link as the driver grants it: topped up below half, when settled.
+    """The credit of one link.
 
-    ``credit + unsettled <= limit`` always; it is granted again (``credit = limit - unsettled``)
-    when less than half of the limit is left. See "Credit" in the documentation of messages.
+    ``credit + unsettled <= limit`` always; this sum is the level. When a message is settled and the
+    level is below half of the limit, the window grants credit up to the limit
+    (``credit = limit - unsettled``). The driver's own window has the same rule:
+    :class:`~amqp1_driver.policy.credit.CreditWindow`.
 
     :param limit: messages
-    :param half: whether it is topped up below half only; else with each message that is settled,
-        as a router does
+    :param half: True: grant below half only; False: grant with each settled message, as a router
+        does
     """
 
     __slots__ = ("_half", "_waiting", "credit", "limit", "stalls", "unsettled")
@@ -47,14 +39,17 @@ class Window:
             self._waiting.append((then, what))
 
     def use(self) -> None:
-        """One message goes."""
+        """Take the credit for one message."""
         self.credit -= 1
         self.unsettled += 1
 
     def settle(self) -> bool:
-        """One is done with; returns whether credit was granted."""
+        """Settle one message. If credit is due, grant it, and let waiting messages use it.
+
+        :returns: whether the window granted credit
+        """
         self.unsettled -= 1
-        if self.credit >= self._half:
+        if self.credit + self.unsettled >= self._half:
             return False
         self.credit = self.limit - self.unsettled
         while self.credit and self._waiting:

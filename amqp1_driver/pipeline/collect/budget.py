@@ -1,31 +1,22 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How many messages may be under way so that their bytes stay below a limit. Pure."""
+"""Number of messages that may be under way while their bytes stay below a limit. Pure."""
 
 from __future__ import annotations
 
-#: bytes of a message before any was seen, and what each takes beside its own
+#: bytes: assumed size of a message before the first batch, and overhead of each message
 FIRST, OVERHEAD = 1024 * 1024, 512
-#: by so much of the difference the estimate goes down with each batch
+#: a batch of smaller messages lowers the estimate by one EASE-th of the difference
 EASE = 8
 
 
 class Budget:
-    """Credit is in messages, and nobody knows the size of one that is still at the bus: those
-    that came last tell it. One thread at a time.
+    """An estimate of how many messages fit below a limit of bytes. One thread at a time.
 
-    It begins with few, a batch of larger messages counts at once, and one of smaller ones
-    little by little.
+    Credit counts messages, and the size of a message is unknown while it is at the bus. The batches
+    that came last give the estimate of its size. The first estimate allows few messages, and the
+    first batch replaces it. Then a batch of larger messages counts in full at once, a batch of
+    smaller messages little by little.
 
     :param limit: bytes
     """
@@ -33,11 +24,11 @@ class Budget:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._each = float(min(FIRST, limit))
-        #: the first batch says more than the guess
+        #: True until the first batch, which replaces the guess FIRST
         self._guessed = True
 
     def seen(self, count: int, size: int) -> None:
-        """A batch of so many messages has come.
+        """Adapt the estimate to a batch of ``count`` messages.
 
         :param size: bytes of all of them
         """
@@ -49,5 +40,5 @@ class Budget:
 
     @property
     def messages(self) -> int:
-        """May be under way together; at least one, or nothing would ever come."""
+        """Return how many messages may be under way together: at least 1, or none would come."""
         return max(1, int(self._limit / self._each))

@@ -1,21 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The collector: a subscription whose messages are acknowledged once the spool has them.
+"""The collector: it reads a subscription, and acknowledges a message once the spool has it.
 
-Three threads meet: the I/O thread fills the inbox, the collector's own thread decodes, appends
-and has the I/O thread settle a batch at a time, and whoever commits the spool tells that there
-is room. No more credit is ever granted than there is room, so the caps of the spool hold, and
-for no more messages than memory may hold. No wait is for ever: see :mod:`.watch`.
+Three threads meet here. The I/O thread fills the inbox. The collector's own thread decodes the
+messages, appends them to the spool, and has the I/O thread settle a batch at a time. The thread
+that commits the spool reports that there is room. The collector never grants more credit than the
+spool has room for, so the caps of the spool hold, and never for more messages than memory may hold.
+No wait lasts for ever: see :mod:`.watch`.
 """
 
 from __future__ import annotations
@@ -29,39 +20,43 @@ from typing import Any
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination
+from amqp1_driver.connection.receiver import Delivery
+from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.pipeline import bus
 from amqp1_driver.pipeline.collect import watch
 from amqp1_driver.pipeline.collect.budget import Budget
 from amqp1_driver.pipeline.collect.decode import Decoder
 from amqp1_driver.pipeline.collect.inbox import Inbox
-from amqp1_driver.pipeline.collect.rows import row_of
+from amqp1_driver.pipeline.collect.rows import grown, row_of, too_large
 from amqp1_driver.pipeline.collect.store import Store
 from amqp1_driver.pipeline.source.options import SourceOptions
 from amqp1_driver.pipeline.spool import Row, Spool
-from amqp1_driver.protocol.receiver import Delivery
-from amqp1_driver.protocol.subscription import Subscription
+from amqp1_driver.policy.outcome import Outcome
 
 LOG = logging.getLogger(__name__)
 
-#: seconds
+#: longest wait of stop() unless the caller gives another, seconds
 STOP_TIMEOUT = 10.0
-#: after that the bus is waited for all the same, but the log says so
+#: seconds without a subscription before the log says so; the collector then waits on for the bus
 SUBSCRIBE_TIMEOUT = 5.0
 
 
 def destinations(options: SourceOptions) -> tuple[Destination, ...]:
-    """What is read, each as often as it has links."""
+    """Return the destinations to read; each occurs as often as it has links."""
     found = [bus.node(address) for address in options.addresses]
-    found += [bus.notifications(topic, priority, options.exchange)
-              for topic in options.topics for priority in options.priorities]
+    found += [
+        bus.notifications(topic, priority, options.exchange)
+        for topic in options.topics
+        for priority in options.priorities
+    ]
     return tuple(found * options.links)
 
 
 class Collector:
-    """Reads the bus into a spool. Any thread.
+    """A reader of the bus that writes to a spool. Any thread.
 
-    :param options: what to read, and how
-    :param spool: open; the collector does not close it
+    :param options: the addresses or topics to read, and the manner of reading
+    :param spool: an open spool; the collector does not close it
     :raises ValueError: an option of the driver, named in the text, is unknown or has a wrong value
     """
 
@@ -71,11 +66,12 @@ class Collector:
         self._destinations = destinations(options)
         self._client = bus.make_client(options.url, options.exchange, options.driver)
         self._inbox = Inbox(self._interrupted, options.max_buffer_bytes, self._full)
+        self._largest = spool.limits.largest
         self._budget = Budget(options.max_buffer_bytes)
-        self._decode = Decoder().decode
+        self._decode = Decoder(options.max_buffer_bytes).decode
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="amqp1-collect", daemon=True)
-        #: who tells the I/O thread of room has to look and tell in one step
+        #: makes one step of computing the room and posting it to the I/O thread
         self._telling = threading.Lock()
         self._changed = threading.Condition()
         self._stopping = False
@@ -83,22 +79,25 @@ class Collector:
         self._error: BaseException | None = None
         self._braked = 0
         self._what = ", ".join(dict.fromkeys(each.routing_key for each in self._destinations))
-        self._watch = watch.Watch((partial(watch.check_alive, self._client), spool.check),
-                                  lambda: watch.refusals(self._subscription),
-                                  options.refused_timeout)
+        self._watch = watch.Watch(
+            (partial(watch.check_alive, self._client), spool.check),
+            lambda: watch.refusals(self._subscription),
+            options.refused_timeout,
+        )
         self._store = Store(spool, self._changed, self._over, self._watch.look, self._what)
 
     def start(self) -> None:
-        """Begin to read. A bus that is away is waited for, see :meth:`facts`."""
+        """Begin to read. If the bus is away, wait for it in the background, see :meth:`facts`."""
         self._spool.listen(self._room_changed)
         self._client.start()
         self._thread.start()
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> bool:
-        """No more messages; what has come is appended and acknowledged, then the links go.
+        """Stop reading: append and acknowledge the messages that have come, then detach the links.
 
         :param timeout: seconds
-        :returns: whether all of that was done; what was not comes again
+        :returns: whether the collector's thread has ended in time; the bus delivers every message
+            again that the collector has not acknowledged
         """
         self._stopping = True
         with self._changed:
@@ -108,16 +107,22 @@ class Collector:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    # -- how it stands -----------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------
 
     @property
     def error(self) -> BaseException | None:
-        """Why nothing more is read, for good: acknowledged is only what the spool has."""
+        """Return the error that ended the collector, None if there is none.
+
+        The collector has acknowledged no message that is not in the spool.
+        """
         return self._error
 
     def idle(self) -> bool:
-        """Nothing is on its way into the spool, and nothing came for a while (option
-        ``drainIdleMs``); or the spool takes no more."""
+        """Return whether the collector has nothing to do.
+
+        Either no message is on its way into the spool and none came for the time of the option
+        ``drainIdleMs``, while all links were attached; or the spool takes no more.
+        """
         if self._store.waits:
             return True
         if self._inbox.under_way:
@@ -138,16 +143,20 @@ class Collector:
         with self._changed:
             self._changed.wait_for(
                 lambda: self._spool.high >= high or self._error is not None or self._stopping,
-                timeout)
+                timeout,
+            )
         return self._spool.high >= high
 
     def facts(self) -> dict[str, Any]:
-        """For people and monitoring: counters since the start, and how the links stand."""
+        """Return facts for people and monitoring: counters since the start, state of the links."""
         context, subscription = self._client.context, self._subscription
         found: dict[str, Any] = {
-            "attached": self._attached(), "host": context.host if context is not None else None,
-            "bus": str(context.peer) if context is not None else None, **self._store.counts,
-            "buffered": self._inbox.under_way, "buffered_bytes": self._inbox.bytes,
+            "attached": self._attached(),
+            "host": context.host if context is not None else None,
+            "bus": str(context.peer) if context is not None else None,
+            **self._store.counts,
+            "buffered": self._inbox.under_way,
+            "buffered_bytes": self._inbox.bytes,
             "braked": self._braked,
             "error": str(self._error) if self._error is not None else None,
         }
@@ -166,24 +175,24 @@ class Collector:
         return self._stopping or self._error is not None
 
     def _room(self) -> int:
-        """Messages that may be on their way or in memory, all taken together."""
+        """Return the number of messages that may be on their way or in memory, all together."""
         return 0 if self._inbox.full else min(self._spool.room(), self._budget.messages)
 
-    # -- told by others ----------------------------------------------------------------
+    # -- callbacks ---------------------------------------------------------------------
 
     def _room_changed(self) -> None:
-        """The spool was committed."""
+        """Grant credit for the new room after a commit, on the thread that commits the spool."""
         self._tell(())
         with self._changed:
             self._changed.notify_all()
 
     def _full(self) -> None:
-        """I/O thread: more bytes have come than memory may hold."""
+        """Take back credit, because more bytes have come than memory may hold. I/O thread."""
         if self._subscription is not None and self._subscription.brake():
             self._braked += 1
 
     def _interrupted(self) -> None:
-        """I/O thread: the subscription was refused, or the thread is dying."""
+        """Fail if the bus cannot do the subscription, or if the I/O thread dies. I/O thread."""
         subscription = self._subscription
         error = subscription.last_error if subscription is not None else None
         if self._client.dead or isinstance(error, exceptions.UnsupportedFeature):
@@ -206,15 +215,21 @@ class Collector:
             LOG.error("Nothing more is read from %s: %s", self._what, error)
             self._fail(error)
         finally:
-            # without an acknowledgement all that is not in the spool goes back to the bus
+            # messages that are not in the spool are not acknowledged: they go back to the bus
             self._client.close()
 
     def _subscribe(self) -> None:
         self._subscription = self._client.subscribe(
-            self._destinations, self._options.pool, self._options.credit, False, self._inbox,
-            SUBSCRIBE_TIMEOUT, self._room())
+            self._destinations,
+            self._options.pool,
+            self._options.credit,
+            False,
+            self._inbox,
+            SUBSCRIBE_TIMEOUT,
+            self._room(),
+        )
         self._quiet_since = time.monotonic()
-        # there may have been a commit while nobody could be told
+        # _tell() did nothing for commits that came before there was a subscription
         self._tell(())
 
     def _collect(self) -> None:
@@ -236,29 +251,74 @@ class Collector:
         if not deliveries:
             return
         self._budget.seen(len(deliveries), self._inbox.hand_bytes)
-        self._keep(deliveries, [row_of(delivery, at, self._decode) for delivery, at
-                                in zip(deliveries, times, strict=True)])
+        self._decode_and_keep(deliveries, times)
         self._quiet_since = time.monotonic()
         full = self._inbox.full
         self._inbox.done()
         if full:
-            # nothing was granted for what was acknowledged
+            # while the inbox was full, _room() was 0: acknowledgements granted no credit
             self._tell(())
 
-    def _keep(self, deliveries: Sequence[Delivery], rows: Sequence[Row]) -> None:
-        """Append, then acknowledge; in pieces, if bytes are short."""
+    def _decode_and_keep(self, deliveries: Sequence[Delivery], times: Sequence[float]) -> None:
+        """Decode, append, acknowledge; in pieces, if messages grow when they are decoded."""
+        kept: list[Delivery] = []
+        rows: list[Row] = []
+        size, small = 0, self._largest // 16
+        for delivery, at in zip(deliveries, times, strict=True):
+            row = row_of(delivery, at, self._decode)
+            came = len(delivery.data)
+            # most rows are about as large as their messages and need no closer look
+            if came > small or row.properties is not None or len(row.body) > came:
+                too_much = too_large(row, delivery.data, self._largest)
+                if too_much:
+                    self._reject(delivery, too_much)
+                    continue
+                came = grown(row)
+            kept.append(delivery)
+            rows.append(row)
+            size += came
+            if size >= self._options.max_buffer_bytes:
+                if not self._keep(kept, rows):
+                    return
+                kept, rows, size = [], [], 0
+        self._keep(kept, rows)
+
+    def _keep(self, deliveries: Sequence[Delivery], rows: Sequence[Row]) -> bool:
+        """Append rows, then acknowledge their deliveries; in pieces, if the spool is short of room.
+
+        :returns: False if the collector was stopped; the bus then delivers the rest again
+        """
         start = 0
         while start < len(rows):
             end = self._store.append(rows, start)
             if not end:
-                return  # stopped: these come again
-            self._tell(deliveries[start:end])
+                return False
+            stored = deliveries[start:end]
+            # before _tell() grants credit: the inbox must not count these bytes beside new ones
+            self._inbox.stored(sum([len(delivery.data) for delivery in stored]))
+            self._tell(stored)
             start = end
             with self._changed:
                 self._changed.notify_all()
+        return True
+
+    def _reject(self, delivery: Delivery, size: int) -> None:
+        """Reject a message for which no commit ever makes room; the bus may dead-letter it."""
+        LOG.error(
+            "A message of %d bytes on %s at %s is rejected: it takes %d bytes in the spool, "
+            "the largest that it takes is %d (option maxSpoolBytes)",
+            len(delivery.data),
+            delivery.address,
+            delivery.host,
+            size,
+            self._largest,
+        )
+        self._store.counts["rejected"] += 1
+        delivery.outcome = Outcome.REJECTED
+        self._tell((delivery,))
 
     def _tell(self, deliveries: Sequence[Delivery]) -> None:
-        """Have the I/O thread acknowledge, and grant what there is room for."""
+        """Have the I/O thread acknowledge deliveries, and grant credit for the present room."""
         subscription = self._subscription
         if subscription is not None:
             with self._telling:

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a row needs of a message (AMQP 1.0 section 3.2), and no more.
+"""Decoder of the parts of a message (AMQP 1.0 section 3.2) that a row needs. One thread at a time.
 
-Each message passes here, so the usual encodings are read in line and the rest is skipped, or
-left to the driver's decoder. What is the same from message to message (header and annotations,
-the properties but the id) is looked up by its encoding. One thread at a time.
+Each message passes here. So this decoder reads the usual encodings itself, skips the parts that a
+row does not need, and leaves other encodings to the driver's decoder. Header and annotations often
+repeat from message to message, and so do the properties without the message-id. The decoder
+remembers the values of these parts by their encoding.
 """
 
 from __future__ import annotations
@@ -25,27 +16,32 @@ from amqp1_driver.codec import decompress
 from amqp1_driver.codec.decoder import MALFORMED, fail, read, read_uint, skip
 from amqp1_driver.exceptions import DecodeError
 
-#: property of a row whose body is a value in AMQP's encoding: there was no text or binary in it
+#: property of a row whose body is a value in AMQP's encoding, because it is no text or binary
 BODY = "amqp1:body"
-#: annotation of brokers that stamp messages, milliseconds since 1970
+#: annotation of brokers with the time at which they enqueued a message, milliseconds since 1970
 _STAMP = "x-opt-enqueued-time"
 _STAMP_BYTES = _STAMP.encode()
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 _SYMBOLIC = {
-    "amqp:header:list": _HEADER, "amqp:message-annotations:map": _ANNOTATIONS,
+    "amqp:header:list": _HEADER,
+    "amqp:message-annotations:map": _ANNOTATIONS,
     "amqp:properties:list": _PROPERTIES,
     "amqp:application-properties:map": _APPLICATION_PROPERTIES,
-    "amqp:data:binary": _DATA, "amqp:amqp-sequence:list": _SEQUENCE, "amqp:amqp-value:*": _VALUE,
+    "amqp:data:binary": _DATA,
+    "amqp:amqp-sequence:list": _SEQUENCE,
+    "amqp:amqp-value:*": _VALUE,
 }
 #: positions of properties (3.2.4)
 _TYPE, _ENCODING, _CREATED = 6, 7, 9
 _WANTED = frozenset((_TYPE, _ENCODING, _CREATED))
-#: milliseconds from 1970 to the year 10000, and the largest number of a column: what is beyond
+#: milliseconds from 1970 to the year 10000, and the largest number of a column: a value beyond
 #: these must not keep all other rows out
 _TIMES, _MOST = 253402300800000, 2147483647
-#: encodings that are remembered, of each kind, and bytes of each
+#: number of encodings of properties that a decoder remembers, and limit of their bytes
 _LIMIT, _LONG = 1000, 512
+#: bytes to which a compressed body may grow; a Decoder can have a lower limit
+_INFLATED = 64 * 1024**2
 
 
 class Content(NamedTuple):
@@ -60,21 +56,25 @@ class Content(NamedTuple):
 
 
 class Decoder:
-    """Reads messages of one subscription."""
+    """A decoder of the messages of one subscription.
 
-    def __init__(self) -> None:
-        #: what the last message began with, and its delivery-count: header and annotations
+    :param limit: bytes, and never more than 64 MiB; a message whose body inflates to more is
+        undecodable
+    """
+
+    def __init__(self, limit: int = _INFLATED) -> None:
+        self._limit = min(limit, _INFLATED)
+        #: the remembered encoding of header and annotations, and its delivery-count
         self._prefix = b""
         self._prefix_count = 0
-        #: properties behind the message-id
+        #: encoding of the properties behind the message-id -> content-type, content-encoding and
+        #: creation-time
         self._rests: dict[bytes, tuple[str | None, str | None, int | None]] = {}
 
     def decode(self, data: bytes) -> Content:
-        """Read one message.
+        """Read one message, and inflate a compressed body (content-encoding gzip).
 
-        A body that is compressed (content-encoding gzip) is inflated.
-
-        :raises DecodeError: it is malformed
+        :raises DecodeError: the message is malformed, or its body inflates to more than the limit
         """
         try:
             return self._decode(data)
@@ -102,8 +102,10 @@ class Decoder:
                 if not plain:
                     if code == _DATA:
                         fail("data section without binary", at)
-                    properties = {**(properties or {}),
-                                  BODY: "value" if code == _VALUE else "sequence"}
+                    properties = {
+                        **(properties or {}),
+                        BODY: "value" if code == _VALUE else "sequence",
+                    }
                 kind = code
             elif code == _PROPERTIES:
                 message_id, (content_type, encoding, created), at = self._properties(data, at)
@@ -125,15 +127,20 @@ class Decoder:
             fail("value behind the end of the data", size)
         content = parts[0] if len(parts) == 1 else b"".join(parts)
         if encoding == "gzip":
-            content = decompress(content, encoding)
+            content = decompress(content, encoding, self._limit)
         enqueued = stamp if stamp is not None else created
         if enqueued is not None:
             enqueued = enqueued * 1000 if 0 <= enqueued < _TIMES else None
         return Content(message_id, content, content_type, properties, count, enqueued)
 
-    def _properties(self, data: bytes, at: int) -> tuple[
-            str | None, tuple[str | None, str | None, int | None], int]:
-        """Message-id; content-type, content-encoding and creation-time; the offset behind all."""
+    def _properties(
+        self, data: bytes, at: int
+    ) -> tuple[str | None, tuple[str | None, str | None, int | None], int]:
+        """Read a properties section (3.2.4).
+
+        :returns: the message-id; content-type, content-encoding and creation-time; the offset
+            behind the section
+        """
         code = data[at]
         if code == 0xD0:
             count, start = read_uint(data, at + 5)[0], at + 9
@@ -150,7 +157,7 @@ class Decoder:
         if count:
             if data[start] == 0xA1:
                 at = start + 2 + data[start + 1]
-                message_id = str(data[start + 2:at], "utf-8")
+                message_id = str(data[start + 2 : at], "utf-8")
             else:
                 value, at = read(data, start)
                 message_id = None if value is None else _text(value)
@@ -177,7 +184,7 @@ def _section(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _body(data: bytes, at: int) -> tuple[bytes, bool, int]:
-    """A body's bytes, whether they are text or binary, and the offset behind it."""
+    """Return the bytes of a body, whether they are text or binary, and the offset behind it."""
     code = data[at]
     if code in (0xB1, 0xB0):
         start = at + 5
@@ -194,20 +201,21 @@ def _body(data: bytes, at: int) -> tuple[bytes, bool, int]:
 
 
 def _delivery_count(header: bytes) -> int:
-    """Of a header section (3.2.1), by its encoding."""
+    """Return the delivery-count of an encoded header section (3.2.1)."""
     values, _ = read(header, 0)
     if type(values) is not list:
         fail("header is not a list", 0)
     count = values[4] if len(values) > 4 and values[4] is not None else 0
-    if type(count) is not int:
-        fail("delivery-count is no number", 0)
+    if type(count) is not int or count < 0:
+        fail("delivery-count is no uint", 0)
     return min(count, _MOST)
 
 
 def _rest(data: bytes, count: int) -> tuple[str | None, str | None, int | None]:
-    """Content-type, content-encoding and creation-time of properties behind the message-id.
+    """Return content-type, content-encoding and creation-time of the properties.
 
-    :param count: of fields
+    :param data: the encoded fields behind the message-id
+    :param count: number of these fields
     """
     found: list[Any] = [None] * 10
     at = 0
@@ -241,9 +249,12 @@ def _stamp(annotations: Any) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """Any value of a property in words: numbers in digits, a timestamp in milliseconds."""
+    """Return any value of a property as text: numbers in digits, a timestamp in milliseconds.
+
+    Binary that is not UTF-8 becomes hexadecimal digits.
+    """
     if isinstance(value, str):
-        # a char may be one that has no UTF-8
+        # a char of AMQP may be a surrogate, which has no UTF-8
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, bool):
         return "true" if value else "false"

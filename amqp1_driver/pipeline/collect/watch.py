@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Looks at what nobody tells: another owner of the spool, an address that is refused for good."""
+"""Periodic checks for events without a callback. The collector's thread.
+
+Such events are: another process owns the spool, or the bus refuses an address for good.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from amqp1_driver import exceptions
-from amqp1_driver.client import Client
-from amqp1_driver.protocol.subscription import Subscription
+from amqp1_driver.client.client import Client
+from amqp1_driver.connection.subscription import Subscription
 
-#: seconds; nothing of it is in a hurry, and no wait of the collector is longer
+#: seconds between two checks, none of which is urgent; no wait of the collector is longer
 EVERY = 5.0
 
 
 class Refusal(NamedTuple):
-    """A link that the bus has refused or detached, while the connection stands."""
+    """A link that the bus has refused or detached, while the connection is up."""
 
     host: str
     address: str | None
@@ -35,28 +28,38 @@ class Refusal(NamedTuple):
 
 
 def refusals(subscription: Subscription | None) -> list[Refusal]:
-    """The links of a subscription that are refused now. Any thread."""
+    """Return the links of a subscription that the bus refuses now. Any thread."""
     receivers = subscription.receivers if subscription is not None else []
-    return [Refusal(receiver.host, receiver.address, problem) for receiver in receivers
-            if (problem := receiver.problem) is not None and not receiver.attached]
+    return [
+        Refusal(receiver.host, receiver.address, problem)
+        for receiver in receivers
+        if (problem := receiver.problem) is not None and not receiver.attached
+    ]
 
 
 def check_alive(client: Client) -> None:
-    """:raises LoopDied: the client's I/O thread has died"""
+    """Check that the client's I/O thread lives.
+
+    :raises LoopDied: the thread has died
+    """
     if client.dead:
         raise exceptions.LoopDied(exceptions.LoopDied.summary)
 
 
 class Watch:
-    """Looks every few seconds. The collector's thread.
+    """A runner of checks every few seconds. The collector's thread.
 
-    :param checks: each raises if it is over
-    :param refused: the links that are refused now
-    :param limit: seconds that an address may be refused without a pause; 0: for ever
+    :param checks: functions that raise an error if the collector cannot go on
+    :param refused: returns the links that the bus refuses now
+    :param limit: seconds for which the bus may refuse an address without a pause; 0: for ever
     """
 
-    def __init__(self, checks: Iterable[Callable[[], object]],
-                 refused: Callable[[], Iterable[Refusal]], limit: float) -> None:
+    def __init__(
+        self,
+        checks: Iterable[Callable[[], object]],
+        refused: Callable[[], Iterable[Refusal]],
+        limit: float,
+    ) -> None:
         self._checks = tuple(checks)
         self._refused = refused
         self._limit = limit
@@ -64,10 +67,10 @@ class Watch:
         self._next = 0.0
 
     def look(self) -> None:
-        """Look, unless that was done just now.
+        """Run all checks, unless the last run was less than :data:`EVERY` seconds ago.
 
-        :raises Exception: what the checks raise
-        :raises LinkFailed: an address was refused for too long
+        :raises Exception: the error of a check
+        :raises LinkFailed: the bus has refused an address for too long
         """
         now = time.monotonic()
         if now < self._next:
@@ -85,7 +88,11 @@ class Watch:
         problem = refusal.problem
         error = exceptions.LinkFailed(
             f"the bus has refused the address for {self._limit:g} s (option refusedTimeoutMs): "
-            f"{problem.message}", host=refusal.host, address=refusal.address,
-            condition=problem.condition, description=problem.description)
+            f"{problem.message}",
+            host=refusal.host,
+            address=refusal.address,
+            condition=problem.condition,
+            description=problem.description,
+        )
         error.__cause__ = problem
         return error

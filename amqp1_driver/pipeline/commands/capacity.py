@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 pipeline capacity``: how many agents a mesh of routers carries, by simulation.
 
-Also by ``spark-submit``: it is a program of its own, with the same arguments.
+The module is also a program for ``spark-submit``, with the same arguments. Main thread.
 """
 
 from __future__ import annotations
@@ -32,22 +22,29 @@ if TYPE_CHECKING:
     from amqp1_driver.pipeline.capacity.plan import Goal
     from amqp1_driver.pipeline.capacity.setup import Setup
 
-#: configurations that have to be within the bar
+#: number of configurations within the bar for which a check succeeds
 NEEDED = 3
+#: name, in results, of a bus that the command has not started
+_ELSEWHERE = "a bus that was there"
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the job."""
-    describe(subparsers.add_parser(
-        "capacity", help="how many agents a mesh of routers carries, by simulation",
-        description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter))
+    """Add the parser of the job."""
+    describe(
+        subparsers.add_parser(
+            "capacity",
+            help="how many agents a mesh of routers carries, by simulation",
+            description=DESCRIPTION,
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; returns the exit status.
+    """Run the job, and return the exit status.
 
-    :raises ValueError: arguments that can't be
+    :raises ValueError: an argument has a value that is not possible
     :raises SparkMissing: the extra ``spark`` is not installed
     """
     try:
@@ -56,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         from amqp1_driver.pipeline.session import SparkMissing
 
         raise SparkMissing(
-            f"{error}: the pipeline needs \"pip install amqp1-driver[spark]\""
+            f'{error}: the pipeline needs "pip install amqp1-driver[spark]"'
         ) from error
     if args.action is None:
         return _sweep(args)
@@ -95,17 +92,30 @@ def _base(args: argparse.Namespace) -> Setup:
     if args.seeds < 1 or args.servers < 1:
         raise ValueError("--seeds and --servers are 1 or more")
     return Setup(
-        topology=args.topology, router_threads=args.router_threads, executor=args.executor,
-        agents=args.agents, interval_s=args.interval, size=args.size, reply=args.reply_size,
-        service_us=args.service_ms * 1e3, service_cv=args.service_cv, work_us=args.work_us,
-        local=args.local, network_us=args.network_us, server_credit=args.server_credit,
-        timeout_s=args.timeout, calls=args.calls, warmup=args.calls // 5, fold=not args.full,
+        topology=args.topology,
+        router_threads=args.router_threads,
+        executor=args.executor,
+        agents=args.agents,
+        interval_s=args.interval,
+        size=args.size,
+        reply=args.reply_size,
+        service_us=args.service_ms * 1e3,
+        service_cv=args.service_cv,
+        work_us=args.work_us,
+        local=args.local,
+        network_us=args.network_us,
+        server_credit=args.server_credit,
+        timeout_s=args.timeout,
+        calls=args.calls,
+        warmup=args.calls // 5,
+        fold=not args.full,
     )
 
 
-def _passes(spark: Any, setups: Sequence[Setup], costs: Costs, goal: Goal,
-            seeds: int) -> list[dict[str, Any]]:
-    """All simulations of both passes."""
+def _passes(
+    spark: Any, setups: Sequence[Setup], costs: Costs, goal: Goal, seeds: int
+) -> list[dict[str, Any]]:
+    """Run the simulations of both passes, and return their rows."""
     from amqp1_driver.pipeline.capacity import plan
     from amqp1_driver.pipeline.capacity.sweep import sweep
 
@@ -117,8 +127,15 @@ def _passes(spark: Any, setups: Sequence[Setup], costs: Costs, goal: Goal,
     return found + done(further) if further else found
 
 
-def _publish(args: argparse.Namespace, base: Setup, costs: Costs, goal: Goal,
-             setups: Sequence[Setup], simulated: Sequence[dict[str, Any]], spark: Any) -> None:
+def _publish(
+    args: argparse.Namespace,
+    base: Setup,
+    costs: Costs,
+    goal: Goal,
+    setups: Sequence[Setup],
+    simulated: Sequence[dict[str, Any]],
+    spark: Any,
+) -> None:
     from amqp1_driver.pipeline.capacity import page, plan
     from amqp1_driver.pipeline.report import as_text, write
 
@@ -131,10 +148,16 @@ def _publish(args: argparse.Namespace, base: Setup, costs: Costs, goal: Goal,
     folder.mkdir(parents=True, exist_ok=True)
     target = str(folder.absolute() / "capacity.parquet")
     spark.createDataFrame(simulated).coalesce(1).write.mode("overwrite").parquet(target)
-    _write(folder / "capacity.json", {
-        "setup": base.row(), "goal": {"p99_ms": goal.p99_ms, "agents": goal.agents},
-        "costs": costs.document(), "answers": answers, "rows": judged,
-    })
+    _write(
+        folder / "capacity.json",
+        {
+            "setup": base.row(),
+            "goal": {"p99_ms": goal.p99_ms, "agents": goal.agents},
+            "costs": costs.document(),
+            "answers": answers,
+            "rows": judged,
+        },
+    )
     write(page.sweep_page(base, costs, goal, answers, judged), folder / "capacity.html")
     print(f"written: {folder}/capacity.parquet, capacity.json, capacity.html")
 
@@ -145,8 +168,18 @@ def _publish(args: argparse.Namespace, base: Setup, costs: Costs, goal: Goal,
 def _lab(args: argparse.Namespace) -> Lab:
     from amqp1_driver.pipeline.capacity.measure import Lab
 
-    return Lab(args.bus, args.url, args.bus_pid, args.seconds, args.rounds, args.others, args.spare,
-               getattr(args, "far", ""), args.runs or "")
+    return Lab(
+        args.bus,
+        args.url,
+        args.bus_pid,
+        args.seconds,
+        args.rounds,
+        args.others,
+        args.spare,
+        getattr(args, "far", ""),
+        args.runs or "",
+        args.lanes,
+    )
 
 
 def _calibrate(args: argparse.Namespace) -> int:
@@ -155,18 +188,24 @@ def _calibrate(args: argparse.Namespace) -> int:
     if args.far and args.url == "amqp:":
         raise ValueError("--far needs --url: the embedded router has no links to others")
     if args.results:
-        points = [point for name in args.results
-                  for point in measure.of_document(json.loads(Path(name).read_text()))]
+        points = [
+            point
+            for name in args.results
+            for point in measure.of_document(json.loads(Path(name).read_text()))
+        ]
     else:
         points = _lab(args).run(measure.CALIBRATION, _say)
     found = _fitted(args, points)
     if args.far:
         near, far = _lab(args).pair(measure.CALIBRATION[0], _say)
         found = fit.with_hop(found, near, far, args.cores, args.lanes)
-        found = found.replace(origin={**found.origin, "near": near.document(),
-                                      "far": far.document()})
-        print(f"a link between routers: {far.figures['p50'] - near.figures['p50']:.0f} us more for "
-              f"a call, of which the model knows all but {2 * found.hop_us:.0f} us")
+        found = found.replace(
+            origin={**found.origin, "near": near.document(), "far": far.document()}
+        )
+        print(
+            f"a link between routers: {far.figures['p50'] - near.figures['p50']:.0f} us more for "
+            f"a call, of which the model knows all but {2 * found.hop_us:.0f} us"
+        )
     costs.save(found, args.output)
     _show(found.origin["fit"], "Agreement of the costs with what they were made of")
     print(f"written: {args.output}")
@@ -178,12 +217,16 @@ def _fitted(args: argparse.Namespace, points: Sequence[Point]) -> Costs:
 
     _say("fitting the costs")
     found = fit.fit(points, args.cores, args.lanes)
-    where = f"embedded {args.bus}" if args.url == "amqp:" else "a bus that was there"
-    return found.replace(origin={
-        **measure.origin(where), "lanes": args.lanes, "cores": args.cores,
-        "points": [point.document() for point in points],
-        "fit": fit.errors(points, found, args.cores, args.lanes),
-    })
+    where = f"embedded {args.bus}" if args.url == "amqp:" else _ELSEWHERE
+    return found.replace(
+        origin={
+            **measure.origin(where),
+            "lanes": args.lanes,
+            "cores": args.cores,
+            "points": [point.document() for point in points],
+            "fit": fit.errors(points, found, args.cores, args.lanes),
+        }
+    )
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -191,21 +234,31 @@ def _check(args: argparse.Namespace) -> int:
 
     chosen = [*(measure.CALIBRATION if args.calibrate else ()), *measure.CHECKS]
     points = _lab(args).run(chosen, _say)
-    if args.json:  # it took minutes to measure: whatever comes, it is there
+    if args.json:  # the measurement took minutes: write it before anything can fail
         _write(Path(args.json), {"points": [point.document() for point in points]})
-    known = (_fitted(args, points[: len(measure.CALIBRATION)]) if args.calibrate
-             else costs.load(args.costs))
+    known = (
+        _fitted(args, points[: len(measure.CALIBRATION)])
+        if args.calibrate
+        else costs.load(args.costs)
+    )
     if args.calibrate:
         _show(known.origin["fit"], "Calibration: the costs were made of these")
-    errors = fit.errors(points[-len(measure.CHECKS):], known, args.cores, args.lanes)
+    errors = fit.errors(points[-len(measure.CHECKS) :], known, args.cores, args.lanes)
     _show(errors, "Prediction: the costs know nothing of these")
     within = [row["title"] for row in errors if fit.within(row, args.bar)]
     print(f"within {args.bar:g} % in calls/s and in p99: {len(within)} of {len(errors)}")
     if args.json:
-        _write(Path(args.json), {
-            **measure.origin(args.bus), "errors": errors, "within": within, "bar": args.bar,
-            "costs": known.document(), "points": [point.document() for point in points],
-        })
+        _write(
+            Path(args.json),
+            {
+                **measure.origin(args.bus if args.url == "amqp:" else _ELSEWHERE),
+                "errors": errors,
+                "within": within,
+                "bar": args.bar,
+                "costs": known.document(),
+                "points": [point.document() for point in points],
+            },
+        )
     return 0 if len(within) >= NEEDED else 1
 
 
@@ -225,10 +278,13 @@ def _say(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The job as a program of its own, for ``spark-submit``; returns the exit status."""
+    """Run the job as a program of its own, for ``spark-submit``; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="capacity.py", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog="capacity.py",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     describe(parser)
     args = parser.parse_args(argv)
     try:

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 pipeline demo``: from services' notifications to tables and a page with plots.
 
-On an embedded bus: the notifications of two days that can be computed by hand, and as many made
-ones as wanted, are sent through the driver; the job ``notifications`` takes them in by the data
-source.
+The demo starts an embedded bus and sends notifications to it through the driver: those of two fixed
+days, whose results can be computed by hand, and as many generated ones as the user wants. The job
+``notifications`` then reads them through the data source. Main thread.
 """
 
 from __future__ import annotations
@@ -40,38 +30,47 @@ if TYPE_CHECKING:
     from amqp1_driver.pipeline.lake.layout import Lake
 
 TOPIC = "notifications"
-#: of the made notifications: the day after the two fixed ones are over
+#: time of the first generated notification, after the two fixed days are over
 BULK_BEGIN = datetime.datetime(2026, 3, 5)
 _BULK_PER_DAY = 5_000
 _SEED = 20260305
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the demo."""
+    """Add the parser of the demo."""
     parser = subparsers.add_parser(
-        "demo", help="an embedded bus, generated notifications, the job, tables and a page",
+        "demo",
+        help="an embedded bus, generated notifications, the job, tables and a page",
         description="Starts an embedded bus, sends generated notifications of three services "
         "through the driver, takes them in with the data source amqp1, computes the gold tables "
-        "of the job notifications, prints them and writes them as a page with plots.")
-    parser.add_argument("--bulk", type=int, default=10_000, metavar="N",
-                        help="made notifications besides the two fixed days (default: 10000)")
-    parser.add_argument("--folder", metavar="FOLDER",
-                        help="where lake and page go; it must be empty (default: a new folder "
-                             "for temporary files)")
+        "of the job notifications, prints them and writes them as a page with plots.",
+    )
+    parser.add_argument(
+        "--bulk",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="made notifications besides the two fixed days (default: 10000)",
+    )
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        help="where lake and page go; it must be empty (default: a new folder for temporary files)",
+    )
     parser.add_argument("--no-browser", action="store_true", help="only print the page's path")
     parser.add_argument("--master", help="Spark's master (default: local[2])")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play it; 0, or 1 if a stage failed.
+    """Run the demo, and return the exit status 0; a stage that fails raises its error.
 
-    :raises ValueError: options that cannot be
+    :raises ValueError: an option has a value that is not possible
     """
     if args.bulk < 0:
         raise ValueError(f"--bulk {args.bulk} is less than 0")
     folder = _folder(args.folder)
     if not sys.warnoptions:
-        # upstream's modules warn of eventlet at import, which nobody uses here
+        # modules of OpenStack warn at import of eventlet, which the demo does not use
         warnings.simplefilter("ignore")
         os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of Spark's Python processes
     began = time.monotonic()
@@ -95,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def play(spark: SparkSession, folder: Path, bulk: int, say: Any = print) -> Path:
-    """Send, take in, compute, print; the page that was written."""
+    """Send notifications, take them in, compute and print the tables; return the page's path."""
     from amqp1_driver.pipeline.commands.notifications import text
     from amqp1_driver.pipeline.generate.send import send
     from amqp1_driver.pipeline.lake.figures import figures
@@ -108,8 +107,10 @@ def play(spark: SparkSession, folder: Path, bulk: int, say: Any = print) -> Path
     with BusProcess("broker") as bus:
         say(f"the bus listens at {bus.address}")
         sent = send(bus.url(), emissions(bulk), TOPIC)
-        say(f"sent {sent.messages:,} messages in {sent.seconds:.1f} s, "
-            f"{sent.messages / sent.seconds:,.0f} a second")
+        say(
+            f"sent {sent.messages:,} messages in {sent.seconds:.1f} s, "
+            f"{sent.messages / sent.seconds:,.0f} a second"
+        )
         summary = take_in(lake, bus.url(), folder)
     say("took them in")
     print("\n" + text(summary, lake.root) + "\n")
@@ -122,7 +123,7 @@ def play(spark: SparkSession, folder: Path, bulk: int, say: Any = print) -> Path
 
 
 def emissions(bulk: int) -> Iterator[Emission]:
-    """The fixed days, then so many made notifications, with faults."""
+    """Return the notifications of the fixed days, then ``bulk`` generated ones with faults."""
     from amqp1_driver.pipeline.generate import cloud, faults, story
 
     made = cloud.notifications(_SEED, bulk, BULK_BEGIN, _BULK_PER_DAY, tenants=6, hosts=12)
@@ -130,7 +131,7 @@ def emissions(bulk: int) -> Iterator[Emission]:
 
 
 def take_in(lake: Lake, url: str, folder: Path) -> Summary:
-    """What the bus has, as far as gold."""
+    """Run the job for all notifications at the bus, up to the gold tables."""
     from amqp1_driver.pipeline.lake import job
     from amqp1_driver.pipeline.lake.plan import Plan
 
@@ -149,7 +150,7 @@ def _folder(given: str | None) -> Path:
 
 
 def _show(page: Path) -> None:
-    """Open the page where somebody sits; it never fails for want of a browser."""
+    """Open the page in a browser if a user sits at a terminal; a missing browser is no error."""
     if not sys.stdout.isatty():
         return
     try:

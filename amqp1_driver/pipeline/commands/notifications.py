@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 pipeline notifications``: notifications into a lake of bronze, silver and gold tables.
 
@@ -42,56 +32,110 @@ _INTERVAL = re.compile(r"^\d+ (second|minute|hour|day)s?$")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Describe the job."""
-    arguments(subparsers.add_parser(
-        "notifications", help="notifications into bronze, silver and gold tables",
-        description="Takes notifications in and computes what they tell: how long operations "
-        "take and which never end, error rates, usage of each tenant, and whether the audit "
-        "agrees with what was observed.",
-        epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter))
+    """Add the parser of the job."""
+    arguments(
+        subparsers.add_parser(
+            "notifications",
+            help="notifications into bronze, silver and gold tables",
+            description="Takes notifications in and computes what they tell: how long operations "
+            "take and which never end, error rates, usage of each tenant, and whether the audit "
+            "agrees with what was observed.",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job's options."""
-    parser.add_argument("--lake", required=True, metavar="FOLDER",
-                        help="folder of the tables; a path, or a URL that Spark knows")
+    parser.add_argument(
+        "--lake",
+        required=True,
+        metavar="FOLDER",
+        help="folder of the tables; a path, or a URL that Spark knows",
+    )
     where = parser.add_argument_group("where notifications come from")
-    where.add_argument("--url", metavar="URL", help="transport URL of the bus")
-    where.add_argument("--topic", default="notifications", metavar="TOPICS",
-                       help="topics, with a comma between them (default: notifications)")
-    where.add_argument("--pool", metavar="POOL",
-                       help="take copies of its own, as a listener in this pool does")
-    where.add_argument("--spool", metavar="FOLDER",
-                       help="folder of the spool, on storage that all executors see "
-                            "(default: LAKE/_spool)")
-    where.add_argument("--source-option", action="append", default=[], metavar="NAME=VALUE",
-                       help="a further option of the data source; may be repeated")
-    where.add_argument("--bronze", metavar="FOLDER",
-                       help="Parquet files of a bronze table that is there, instead of a bus")
+    where.add_argument(
+        "--url",
+        metavar="URL",
+        help="transport URL of the bus; env:NAME or file:PATH hide its password",
+    )
+    where.add_argument(
+        "--topic",
+        default="notifications",
+        metavar="TOPICS",
+        help="topics, with a comma between them (default: notifications)",
+    )
+    where.add_argument(
+        "--pool", metavar="POOL", help="take copies of its own, as a listener in this pool does"
+    )
+    where.add_argument(
+        "--spool",
+        metavar="FOLDER",
+        help="folder of the spool, on storage that all executors see (default: LAKE/_spool)",
+    )
+    where.add_argument(
+        "--source-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a further option of the data source; may be repeated",
+    )
+    where.add_argument(
+        "--bronze",
+        metavar="FOLDER",
+        help="Parquet files of a bronze table that is there, instead of a bus",
+    )
     when = parser.add_argument_group("when")
-    when.add_argument("--continuous", action="store_true",
-                      help="go on until SIGTERM or ^C; else take what is there, and end")
-    when.add_argument("--every", type=float, default=5.0, metavar="SECONDS",
-                      help="with --continuous, between batches (default: 5)")
-    when.add_argument("--gold-every", type=float, default=60.0, metavar="SECONDS",
-                      help="with --continuous, between computations of gold (default: 60)")
+    when.add_argument(
+        "--continuous",
+        action="store_true",
+        help="go on until SIGTERM or ^C; else take what is there, and end",
+    )
+    when.add_argument(
+        "--every",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="with --continuous, between batches (default: 5)",
+    )
+    when.add_argument(
+        "--gold-every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="with --continuous, between computations of gold (default: 60)",
+    )
     how = parser.add_argument_group("how")
-    how.add_argument("--dedup-within", metavar="INTERVAL",
-                     help='copies come within this time of the first ("2 hours"): looked up in '
-                          "Spark's state, under a watermark; else in all of silver's day")
-    how.add_argument("--until", type=_until, metavar="TIME",
-                     help="count what still runs until this time, UTC (default: the latest "
-                          "notification)")
-    how.add_argument("--max-files-per-batch", type=int, default=16, metavar="N",
-                     help="of bronze, in one batch of silver (default: 16)")
+    how.add_argument(
+        "--dedup-within",
+        metavar="INTERVAL",
+        help='copies come within this time of the first ("2 hours"): looked up in '
+        "Spark's state, under a watermark; else in all of silver's day",
+    )
+    how.add_argument(
+        "--until",
+        type=_until,
+        metavar="TIME",
+        help="count what still runs until this time, UTC (default: the latest notification)",
+    )
+    how.add_argument(
+        "--max-files-per-batch",
+        type=int,
+        default=16,
+        metavar="N",
+        help="of bronze, in one batch of silver (default: 16)",
+    )
     how.add_argument("--html", metavar="FILE", help="write the gold tables there as a page")
-    how.add_argument("--master", help="Spark's master (default: what spark-submit set, else "
-                                      "local[2])")
+    how.add_argument(
+        "--master", help="Spark's master (default: what spark-submit set, else local[2])"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job; 0, or 1 if a stage failed.
+    """Run the job. Main thread.
 
+    :returns: the exit status: 0, or 1 if a stage failed
     :raises ValueError: options that do not go together
     """
     options = plan(args)
@@ -113,8 +157,11 @@ def run(args: argparse.Namespace) -> int:
 
             write(page(figures(lake), datetime.datetime.now(datetime.UTC)), args.html)
     except StreamingQueryException as error:
-        print(f"amqp1 pipeline notifications: a stage failed, and goes on from there when "
-              f"started again: {error}", file=sys.stderr)
+        print(
+            f"amqp1 pipeline notifications: a stage failed, and goes on from there when "
+            f"started again: {error}",
+            file=sys.stderr,
+        )
         return 1
     finally:
         spark.stop()
@@ -123,9 +170,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(args: argparse.Namespace) -> Plan:
-    """What the options ask for.
+    """Return the plan that the options ask for.
 
-    :raises ValueError: they do not go together
+    :raises ValueError: the options do not go together
     """
     from amqp1_driver.pipeline.lake.plan import Plan
 
@@ -137,18 +184,27 @@ def plan(args: argparse.Namespace) -> Plan:
     if args.url:
         if "://" in args.lake and not args.spool:
             raise ValueError("--spool is needed: the spool lies in a folder, not at a URL")
-        source = {"url": args.url, "topic": args.topic,
-                  "spoolDir": args.spool or f"{args.lake.rstrip('/')}/_spool",
-                  **dict(_pair(option) for option in args.source_option)}
+        source = {
+            "url": args.url,
+            "topic": args.topic,
+            "spoolDir": args.spool or f"{args.lake.rstrip('/')}/_spool",
+            **dict(_pair(option) for option in args.source_option),
+        }
         if args.pool:
             source["pool"] = args.pool
-    return Plan(source=source, bronze=args.bronze, every=args.every if args.continuous else None,
-                gold_every=args.gold_every, dedup_within=args.dedup_within, until=args.until,
-                files_per_batch=args.max_files_per_batch)
+    return Plan(
+        source=source,
+        bronze=args.bronze,
+        every=args.every if args.continuous else None,
+        gold_every=args.gold_every,
+        dedup_within=args.dedup_within,
+        until=args.until,
+        files_per_batch=args.max_files_per_batch,
+    )
 
 
 def text(summary: Summary, lake: str) -> str:
-    """The summary at the end."""
+    """Return the summary of a run as lines of text."""
     taken = summary.taken
     touched = summary.touched
     days = f"{len(touched)}: {touched[0]} to {touched[-1]}" if touched else "none"
@@ -167,9 +223,13 @@ def text(summary: Summary, lake: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of spark-submit."""
-    parser = argparse.ArgumentParser(prog="notifications", description=__doc__, epilog=_EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run the job as a program of its own, for spark-submit; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="notifications",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     arguments(parser)
     try:
         return run(parser.parse_args(argv))
@@ -191,7 +251,7 @@ def _until(value: str) -> datetime.datetime:
 
 
 def _until_signal() -> threading.Event:
-    """Set by SIGTERM and ^C."""
+    """Return an event that SIGTERM and ^C set."""
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())

@@ -1,18 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 pipeline telemetry``: a report of the driver's telemetry, with settings to try.
 
 By spark-submit: ``spark-submit .../pipeline/commands/telemetry.py PATH... --html FILE``.
+Main thread.
 """
 
 from __future__ import annotations
@@ -30,7 +21,7 @@ if TYPE_CHECKING:
 
     from amqp1_driver.pipeline.telemetry.tables import Tables
 
-#: of the driver's messages with records
+#: priority of the notifications in which the driver sends its records
 PRIORITY = "info"
 _DESCRIPTION = """
 Reads the driver's telemetry from files (JSON lines, Parquet, Arrow; folders are searched) or from
@@ -40,39 +31,61 @@ connections, and which settings of credit and timeouts to try. Needs the extra s
 _EXAMPLES = """
 examples:
   amqp1 pipeline telemetry /var/log/nova/telemetry --html report.html
-  amqp1 pipeline telemetry --url amqp://user:password@bus/ --topic telemetry --spool /var/spool/t
+  amqp1 pipeline telemetry --url file:/etc/nova/bus-url --topic telemetry --spool /var/spool/t
 """
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command."""
-    _arguments(subparsers.add_parser(
-        "telemetry", help="latencies, stalls, errors, and settings of credit and timeouts to try",
-        description=_DESCRIPTION, epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    """Add the parser of the job."""
+    _arguments(
+        subparsers.add_parser(
+            "telemetry",
+            help="latencies, stalls, errors, and settings of credit and timeouts to try",
+            description=_DESCRIPTION,
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="*", metavar="PATH",
-                        help="file or folder, also of another file system that Spark reads")
-    parser.add_argument("--format", choices=("json", "parquet", "arrow"),
-                        help="of files whose names don't tell it")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="file or folder, also of another file system that Spark reads",
+    )
+    parser.add_argument(
+        "--format", choices=("json", "parquet", "arrow"), help="of files whose names don't tell it"
+    )
     parser.add_argument("--html", metavar="FILE", help="write the report there")
     parser.add_argument("--json", metavar="FILE", help="write all tables there; -: standard output")
-    parser.add_argument("--config-file", action="append", default=[], metavar="FILE",
-                        help="a service's configuration, for the present values; may be repeated")
-    parser.add_argument("--top", type=_positive, default=50, metavar="N",
-                        help="most rows of a table (default: 50)")
+    parser.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a service's configuration, for the present values; may be repeated",
+    )
+    parser.add_argument(
+        "--top", type=_positive, default=50, metavar="N", help="most rows of a table (default: 50)"
+    )
     parser.add_argument("--master", help="of Spark (default: as spark-submit has it, or local[2])")
     bus = parser.add_argument_group("from the bus, instead of files")
-    bus.add_argument("--url", help="transport URL")
+    bus.add_argument("--url", help="transport URL; env:NAME or file:PATH hide its password")
     bus.add_argument("--topic", help="topic that the driver sends records to (telemetry_topic)")
     bus.add_argument("--address", help="or AMQP addresses, with commas between")
     bus.add_argument("--spool", metavar="FOLDER", help="of the data source; kept between runs")
-    bus.add_argument("--purge", action="store_true",
-                     help="what is in the report is deleted from the spool then")
-    bus.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
-                     help="further option of the data source; may be repeated")  # fmt: skip
+    bus.add_argument(
+        "--purge", action="store_true", help="what is in the report is deleted from the spool then"
+    )
+    bus.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="further option of the data source; may be repeated",
+    )
 
 
 def _positive(text: str) -> int:
@@ -82,10 +95,10 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the job; returns the exit status.
+    """Run the job, and return the exit status.
 
-    :raises ValueError: of what was given, in words
-    :raises SparkMissing: the extra is not installed
+    :raises ValueError: an argument or the input is wrong; the text says which and why
+    :raises SparkMissing: the extra ``spark`` is not installed
     """
     from amqp1_driver.pipeline.session import spark_session
 
@@ -100,8 +113,11 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """Where records come from: files by format, or options of the data source; and the values of
-    options that the configuration sets."""
+    """The source of the records, and the present values of the driver's options.
+
+    ``files``: paths by format, None for the bus; ``bus``: options of the data source, empty for
+    files; ``current``: values of the options that the configuration sets.
+    """
 
     files: Mapping[str, Sequence[str]] | None
     bus: Mapping[str, str]
@@ -109,9 +125,9 @@ class Asked:
 
 
 def checked(args: argparse.Namespace) -> Asked:
-    """What is asked for; before Spark starts, which takes a while.
+    """Check the arguments before Spark starts, which takes a while, and return what they ask for.
 
-    :raises ValueError: what was given makes no sense, or is not there
+    :raises ValueError: the arguments contradict each other, or a file or folder does not exist
     """
     from amqp1_driver.pipeline.telemetry import reading, recommend
 
@@ -124,8 +140,11 @@ def checked(args: argparse.Namespace) -> Asked:
 
 
 def _bus_options(args: argparse.Namespace) -> dict[str, str]:
-    given = {"--url": args.url, "--address or --topic": args.address or args.topic,
-             "--spool": args.spool}
+    given = {
+        "--url": args.url,
+        "--address or --topic": args.address or args.topic,
+        "--spool": args.spool,
+    }
     if not any(given.values()):
         if not args.paths:
             raise ValueError("no input: give files or folders, or --url, --topic and --spool")
@@ -140,8 +159,9 @@ def _bus_options(args: argparse.Namespace) -> dict[str, str]:
     if args.address and args.topic:
         raise ValueError("either --address or --topic, not both")
     options = {"url": args.url, "spoolDir": args.spool}
-    options |= {"address": args.address} if args.address else {
-        "topic": args.topic, "priorities": PRIORITY}
+    options |= (
+        {"address": args.address} if args.address else {"topic": args.topic, "priorities": PRIORITY}
+    )
     for entry in args.option:
         name, equals, value = entry.partition("=")
         if not equals or not name:
@@ -151,9 +171,9 @@ def _bus_options(args: argparse.Namespace) -> dict[str, str]:
 
 
 def report(spark: SparkSession, args: argparse.Namespace, asked: Asked) -> None:
-    """Read, compute, write.
+    """Read the records, compute the tables, and write the report.
 
-    :raises ValueError: there is no record in it, or a file is no telemetry
+    :raises ValueError: the input has no record, or a file is no telemetry
     """
     from amqp1_driver.pipeline.telemetry import reading, tables
 
@@ -161,13 +181,17 @@ def report(spark: SparkSession, args: argparse.Namespace, asked: Asked) -> None:
         found = reading.from_files(spark, asked.files)
         _write(args, tables.compute(found, args.top), asked, list(args.paths))
         return
-    # Each use of a batch frame reads the bus again: one read, which is kept, serves all.
+    # Each use of a batch frame reads the bus again: persist() keeps one read for all uses.
     rows = reading.from_bus(spark, asked.bus).persist()
     try:
         last = _last(rows)
         found = reading.of_messages(rows)
-        _write(args, tables.compute(found, args.top), asked,
-               [f"messages to {args.address or args.topic}"])  # fmt: skip
+        _write(
+            args,
+            tables.compute(found, args.top),
+            asked,
+            [f"messages to {args.address or args.topic}"],
+        )
     finally:
         rows.unpersist()
     if args.purge and last is not None:
@@ -181,20 +205,26 @@ def _last(rows: DataFrame) -> int | None:
     return None if row is None else row[0]
 
 
-def _write(args: argparse.Namespace, found: Tables, asked: Asked,
-           sources: Sequence[str]) -> None:  # fmt: skip
-    """The page, the tables as JSON, and on the terminal."""
+def _write(args: argparse.Namespace, found: Tables, asked: Asked, sources: Sequence[str]) -> None:
+    """Write the page, the tables as JSON, and a summary to the terminal.
+
+    With ``--json -`` the tables go to standard output and there is no summary.
+    """
     from amqp1_driver.pipeline.report import write
     from amqp1_driver.pipeline.telemetry import credit, page, recommend, tables
 
     seen = tables.observed(found)
     advice = recommend.recommend(seen, asked.current)
-    needs = [credit.need(flow) for flow in seen.flows[:args.top]]
+    needs = [credit.need(flow) for flow in seen.flows[: args.top]]
     if args.html:
         write(page.page(found, advice, needs, sources), args.html)
     if args.json:
-        text = json.dumps(tables.document(found, advice, needs, sources), indent=2,
-                          default=tables.as_json) + "\n"  # fmt: skip
+        text = (
+            json.dumps(
+                tables.document(found, advice, needs, sources), indent=2, default=tables.as_json
+            )
+            + "\n"
+        )
         if args.json == "-":
             sys.stdout.write(text)
             return
@@ -203,7 +233,7 @@ def _write(args: argparse.Namespace, found: Tables, asked: Asked,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """For spark-submit."""
+    """Run the job as a program of its own, for spark-submit; return the exit status."""
     from amqp1_driver.pipeline.session import SparkMissing
 
     parser = argparse.ArgumentParser(prog="telemetry", description=_DESCRIPTION)

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Realistic notifications of three services, for the demo, tests and load.
+"""Generators of realistic notifications of nova, cinder and neutron, for the demo, tests and load.
 
-``payloads`` what services write; ``notification`` the envelopes; ``story`` two fixed days whose
-tables can be computed by hand; ``cloud`` any number of life cycles from a seed; ``faults`` what
-goes wrong on the way; ``send`` to a bus.
+``payloads`` makes the payloads, and ``notification`` puts them into envelopes. ``story`` tells two
+fixed days whose tables a reader can compute by hand; ``cloud`` simulates any number of life cycles
+from a seed. ``faults`` adds late, doubled and broken messages, and ``send`` publishes messages to a
+bus. Everything runs on the caller's thread.
 
-Everything is made from its arguments: the same seed makes the same bytes.
+The output depends on the arguments only: the same seed makes the same bytes.
 """

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``python -m amqp1_driver.pipeline.generate``: publish N notifications, for load and crash tests.
 
@@ -27,20 +17,37 @@ from amqp1_driver.pipeline.generate import cloud, faults, send
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Send them; 0."""
+    """Publish the notifications that the arguments ask for.
+
+    :returns: the exit status, 0
+    """
     parser = argparse.ArgumentParser(prog="amqp1_driver.pipeline.generate", description=__doc__)
-    parser.add_argument("--url", required=True, help="transport URL of the bus")
+    parser.add_argument(
+        "--url", required=True, help="transport URL of the bus, also env:NAME or file:PATH"
+    )
     parser.add_argument("--topic", default="notifications")
-    parser.add_argument("--count", type=int, default=10_000,
-                        help="notifications, with the ids n-0 to n-(COUNT-1)")
+    parser.add_argument(
+        "--count", type=int, default=10_000, help="notifications, with the ids n-0 to n-(COUNT-1)"
+    )
     parser.add_argument("--rate", type=float, help="messages per second (default: no limit)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--per-day", type=int, default=20_000,
-                        help="notifications for each day of the simulated time")
-    parser.add_argument("--begin", type=datetime.datetime.fromisoformat,
-                        default=datetime.datetime(2026, 3, 5), help="of the simulated time, UTC")
-    parser.add_argument("--faults", action="store_true",
-                        help="with late, doubled and broken messages, and two envelopes")
+    parser.add_argument(
+        "--per-day",
+        type=int,
+        default=20_000,
+        help="notifications for each day of the simulated time",
+    )
+    parser.add_argument(
+        "--begin",
+        type=datetime.datetime.fromisoformat,
+        default=datetime.datetime(2026, 3, 5),
+        help="of the simulated time, UTC",
+    )
+    parser.add_argument(
+        "--faults",
+        action="store_true",
+        help="with late, doubled and broken messages, and two envelopes",
+    )
     args = parser.parse_args(argv)
     made = cloud.notifications(args.seed, args.count, args.begin, args.per_day)
     emissions = faults.emissions(made, faults.REAL if args.faults else faults.Faults(), args.seed)
@@ -50,8 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"sent {number}", flush=True)
 
     sent = send.send(args.url, emissions, args.topic, args.rate, tell=tell)
-    print(json.dumps({"messages": sent.messages, "seconds": round(sent.seconds, 3),
-                      "per_second": round(sent.messages / sent.seconds, 1)}), flush=True)
+    print(
+        json.dumps(
+            {
+                "messages": sent.messages,
+                "seconds": round(sent.seconds, 3),
+                "per_second": round(sent.messages / sent.seconds, 1),
+            }
+        ),
+        flush=True,
+    )
     return 0
 
 

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A cloud of any size: life cycles of instances with their ports and volumes, from a seed.
 
-Events are simulated in the order of their times. What is kept is what lives, which is bounded
-(:data:`MOST_ALIVE`), and what was deleted since the last audit: a hundred million notifications
-take no more memory than those of two days.
+The simulation runs on the caller's thread, and makes events in the order of their times. It keeps
+only the resources that are alive, whose number has a bound, and those deleted since the last audit:
+a hundred million notifications take no more memory than those of two days.
 """
 
 from __future__ import annotations
@@ -29,30 +19,43 @@ from collections.abc import Generator, Iterator
 from amqp1_driver.pipeline.generate import payloads as p
 from amqp1_driver.pipeline.generate.notification import Notification
 
-FLAVORS = (p.Flavor("tiny", 1, 512, 1), p.Flavor("small", 1, 2048, 20),
-           p.Flavor("medium", 2, 4096, 40), p.Flavor("large", 4, 8192, 80, 20))
+FLAVORS = (
+    p.Flavor("tiny", 1, 512, 1),
+    p.Flavor("small", 1, 2048, 20),
+    p.Flavor("medium", 2, 4096, 40),
+    p.Flavor("large", 4, 8192, 80, 20),
+)
+#: least bound of the instances alive at one time; at its bound the simulation creates no more. A
+#: rate that needs more instances has a bound of twice as many as it needs
 MOST_ALIVE = 2000
 #: mean hours that an instance lives
 _LIFE_HOURS = 10.0
-#: notifications of one life, about; from it the pace of new ones is set
+#: notifications about one instance, its port and its volume, on average; they determine how often
+#: the simulation creates an instance
 _PER_LIFE = 13.0
 _ERROR = 0.03
 _LOST_END = 0.005
 _LOST_EXISTS = 0.01
 _AUDIT = datetime.timedelta(days=1)
 
-#: seconds to wait, or a notification
+#: a life yields seconds to wait, or a notification
 _Life = Generator["float | Notification", None, None]
 
 
-def notifications(seed: int, count: int, begin: datetime.datetime, per_day: int = 20_000,
-                  tenants: int = 20, hosts: int = 40,
-                  prefix: str = "n-") -> Iterator[Notification]:
-    """So many notifications, in the order of their times.
+def notifications(
+    seed: int,
+    count: int,
+    begin: datetime.datetime,
+    per_day: int = 20_000,
+    tenants: int = 20,
+    hosts: int = 40,
+    prefix: str = "n-",
+) -> Iterator[Notification]:
+    """Yield ``count`` notifications in the order of their times.
 
-    :param begin: UTC without a zone
-    :param per_day: about so many for each day
-    :param prefix: of the ids, before the number: ``n-0``, ``n-1`` and so on
+    :param begin: begin of the simulated time, UTC without a zone
+    :param per_day: approximate number of notifications for each simulated day
+    :param prefix: text before the number in the message ids: ``n-0``, ``n-1`` and so on
     """
     cloud = Cloud(seed, begin, per_day, tenants, hosts)
     for number, notification in enumerate(itertools.islice(cloud.events(), count)):
@@ -60,26 +63,28 @@ def notifications(seed: int, count: int, begin: datetime.datetime, per_day: int 
 
 
 class Cloud:
-    """The simulation; one thread."""
+    """The simulation of a cloud. One thread."""
 
-    def __init__(self, seed: int, begin: datetime.datetime, per_day: int, tenants: int,
-                 hosts: int) -> None:
+    def __init__(
+        self, seed: int, begin: datetime.datetime, per_day: int, tenants: int, hosts: int
+    ) -> None:
         self.now = begin
         self._rng = random.Random(seed)
         self._tenants = [f"tenant-{n:02d}" for n in range(tenants)]
         self._hosts = [f"compute-{n:03d}" for n in range(hosts)]
         self._pause = 86_400.0 * _PER_LIFE / per_day
+        self._most = max(MOST_ALIVE, int(2 * _LIFE_HOURS * 3600 / self._pause))
         self._queue: list[tuple[datetime.datetime, int, _Life]] = []
         self._numbers = itertools.count()
         self._instances: dict[str, p.Instance] = {}
         self._volumes: dict[str, p.Volume] = {}
-        #: deleted since the last audit, which tells of them
+        #: deleted since the last audit; the next audit reports them
         self._deleted: list[p.Instance | p.Volume] = []
         self._begin(self._arrivals())
         self._begin(self._audits())
 
     def events(self) -> Iterator[Notification]:
-        """Without end."""
+        """Yield notifications in the order of their times, without end."""
         while True:
             self.now, _, life = heapq.heappop(self._queue)
             for step in life:
@@ -97,13 +102,13 @@ class Cloud:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
     def _took(self, typical: float) -> float:
-        """Seconds that an operation takes: mostly about so many, sometimes many more."""
+        """Draw the seconds of an operation: mostly near ``typical``, sometimes many more."""
         return round(self._rng.lognormvariate(0.0, 0.5) * typical, 6)
 
     def _arrivals(self) -> _Life:
         while True:
             yield self._rng.expovariate(1.0 / self._pause)
-            if len(self._instances) < MOST_ALIVE:
+            if len(self._instances) < self._most:
                 self._begin(self._instance())
 
     def _audits(self) -> _Life:
@@ -124,8 +129,14 @@ class Cloud:
 
     def _instance(self) -> _Life:
         rng, tenant = self._rng, self._rng.choice(self._tenants)
-        i = p.Instance(self._id(), tenant, f"user-{tenant}", rng.choice(FLAVORS),
-                       rng.choice(self._hosts), self.now)
+        i = p.Instance(
+            self._id(),
+            tenant,
+            f"user-{tenant}",
+            rng.choice(FLAVORS),
+            rng.choice(self._hosts),
+            self.now,
+        )
         request = f"req-{self._id()}"
         yield self._nova(i, "create", "start", request)
         port = p.Port(self._id(), tenant, i.uuid, i.host, self.now)
@@ -166,8 +177,14 @@ class Cloud:
 
     def _volume(self, i: p.Instance) -> _Life:
         rng, request = self._rng, f"req-{self._id()}"
-        v = p.Volume(self._id(), i.tenant_id, i.user_id, rng.choice((10, 50, 100, 500)),
-                     f"block-{rng.randrange(4)}@lvm", self.now)
+        v = p.Volume(
+            self._id(),
+            i.tenant_id,
+            i.user_id,
+            rng.choice((10, 50, 100, 500)),
+            f"block-{rng.randrange(4)}@lvm",
+            self.now,
+        )
         yield self._cinder(v, "create", "start", request)
         yield self._took(3.0)
         if rng.random() < _ERROR:
@@ -196,32 +213,66 @@ class Cloud:
         yield from self._end(self._neutron(port, f"port.{action}.end", p.port(port), request))
 
     def _end(self, notification: Notification) -> _Life:
-        """An end, which is lost now and then."""
+        """Yield an end notification, or nothing in the rare case that it is lost."""
         if self._rng.random() >= _LOST_END:
             yield notification
 
     def _exists(self, of: p.Instance | p.Volume, midnight: datetime.datetime) -> Notification:
-        """What the audit of the day before this midnight tells."""
+        """Return the exists notification of a resource, for the day that ends at ``midnight``."""
         begin = midnight - _AUDIT
         if isinstance(of, p.Volume):
-            return Notification(self.now, "volume.exists", f"volume.{of.host}",
-                                p.exists_volume(of, begin, midnight), None, of.tenant_id)
-        return Notification(self.now, "compute.instance.exists", f"compute.{of.host}",
-                            p.exists_legacy(of, begin, midnight), None, of.tenant_id)
+            return Notification(
+                self.now,
+                "volume.exists",
+                f"volume.{of.host}",
+                p.exists_volume(of, begin, midnight),
+                None,
+                of.tenant_id,
+            )
+        return Notification(
+            self.now,
+            "compute.instance.exists",
+            f"compute.{of.host}",
+            p.exists_legacy(of, begin, midnight),
+            None,
+            of.tenant_id,
+        )
 
     def _nova(self, i: p.Instance, action: str, phase: str, request: str) -> Notification:
         more = {"message": "No valid host was found"} if phase == "error" else {}
-        return Notification(self.now, f"compute.instance.{action}.{phase}", f"compute.{i.host}",
-                            p.legacy(i, **more), request, i.tenant_id, i.user_id,
-                            "ERROR" if phase == "error" else "INFO")
+        return Notification(
+            self.now,
+            f"compute.instance.{action}.{phase}",
+            f"compute.{i.host}",
+            p.legacy(i, **more),
+            request,
+            i.tenant_id,
+            i.user_id,
+            "ERROR" if phase == "error" else "INFO",
+        )
 
     def _cinder(self, v: p.Volume, action: str, phase: str, request: str) -> Notification:
         more = {"reason": "no backend has room"} if phase == "error" else {}
-        return Notification(self.now, f"volume.{action}.{phase}", f"volume.{v.host}",
-                            p.volume(v, **more), request, v.tenant_id, v.user_id,
-                            "ERROR" if phase == "error" else "INFO")
+        return Notification(
+            self.now,
+            f"volume.{action}.{phase}",
+            f"volume.{v.host}",
+            p.volume(v, **more),
+            request,
+            v.tenant_id,
+            v.user_id,
+            "ERROR" if phase == "error" else "INFO",
+        )
 
-    def _neutron(self, port: p.Port, event: str, payload: dict[str, object],
-                 request: str) -> Notification:
-        return Notification(self.now, event, "network.ctrl-1", payload, request, port.tenant_id,
-                            f"user-{port.tenant_id}")
+    def _neutron(
+        self, port: p.Port, event: str, payload: dict[str, object], request: str
+    ) -> Notification:
+        return Notification(
+            self.now,
+            event,
+            "network.ctrl-1",
+            payload,
+            request,
+            port.tenant_id,
+            f"user-{port.tenant_id}",
+        )

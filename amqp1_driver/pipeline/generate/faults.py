@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What goes wrong between a service and the bus: late, doubled and broken messages."""
+"""Faults between a service and the bus: late, doubled and broken messages.
+
+On the caller's thread.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +17,13 @@ from amqp1_driver.pipeline.generate.story import BROKEN, Emission
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
-    """Shares from 0 to 1.
+    """The shares of notifications, from 0 to 1, that each fault affects.
 
-    :param late: held back until ``late_by`` others have gone
-    :param doubled: sent again at once, under another message id of AMQP
-    :param broken: followed by one that can't be read
-    :param rabbit: in the envelope of the rabbit driver
+    :param late: share that waits until the notification ``late_by`` places later is due
+    :param doubled: share that goes out twice, the second time with another AMQP message-id
+    :param broken: share followed by a message that silver cannot read
+    :param rabbit: share in the envelope of the rabbit driver
+    :param late_by: delay of a late notification, counted in notifications
     """
 
     late: float = 0.0
@@ -39,19 +33,24 @@ class Faults:
     late_by: int = 500
 
 
-#: a bad day
+#: the faults of a bad day
 REAL = Faults(late=0.01, doubled=0.01, broken=0.002, rabbit=0.3)
 
 
-def emissions(notifications: Iterable[Notification], faults: Faults, seed: int
-              ) -> Iterator[Emission]:
-    """The messages to send: every notification at least once, at most ``late_by`` held back."""
+def emissions(
+    notifications: Iterable[Notification], faults: Faults, seed: int
+) -> Iterator[Emission]:
+    """Yield the messages to send.
+
+    Every notification is among them at least once. At most ``late_by`` of them wait at a time.
+    """
     rng = random.Random(seed)
     held: list[tuple[int, Emission]] = []
     for number, notification in enumerate(notifications):
         form = "rabbit" if rng.random() < faults.rabbit else "amqp"
-        emission = Emission(notification.message_id, notification.body(form),
-                            notification.priority.lower())
+        emission = Emission(
+            notification.message_id, notification.body(form), notification.priority.lower()
+        )
         while held and held[0][0] <= number:
             yield held.pop(0)[1]
         if rng.random() < faults.late:

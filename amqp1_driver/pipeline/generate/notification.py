@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A notification before it is on the wire, and the three envelopes."""
+"""The notification of a service, and its three envelopes on the wire. Pure, for any thread."""
 
 from __future__ import annotations
 
@@ -23,7 +13,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Notification(NamedTuple):
-    """What a service tells; ``time`` is UTC without a zone."""
+    """A notification of a service; ``time`` is UTC without a zone."""
 
     time: datetime.datetime
     event_type: str
@@ -36,23 +26,32 @@ class Notification(NamedTuple):
     message_id: str = ""
 
     def message(self) -> dict[str, Any]:
-        """As oslo.messaging's notifier makes it."""
-        return {"message_id": self.message_id, "publisher_id": self.publisher_id,
-                "event_type": self.event_type, "priority": self.priority,
-                "payload": self.payload, "timestamp": str(self.time)}
+        """Return the message as oslo.messaging's notifier makes it."""
+        return {
+            "message_id": self.message_id,
+            "publisher_id": self.publisher_id,
+            "event_type": self.event_type,
+            "priority": self.priority,
+            "payload": self.payload,
+            "timestamp": str(self.time),
+        }
 
     def context(self) -> dict[str, Any]:
-        """What is left of a request's context when its secrets are gone."""
+        """Return the request's context without its secrets; empty if there is no request."""
         if self.request_id is None:
             return {}
-        return {"request_id": self.request_id, "project_id": self.tenant_id,
-                "user_id": self.user_id}
+        return {
+            "request_id": self.request_id,
+            "project_id": self.tenant_id,
+            "user_id": self.user_id,
+        }
 
     def body(self, form: str = "amqp") -> bytes:
-        """The body on the wire.
+        """Return the body of the message on the wire.
 
-        :param form: ``amqp`` this driver's, ``rabbit`` that of oslo.messaging's rabbit driver,
-            ``bare`` without envelope and context
+        :param form: the envelope: ``amqp`` is this driver's, ``rabbit`` that of oslo.messaging's
+            rabbit driver; ``bare`` means without envelope and context
+        :raises ValueError: ``form`` is none of these
         """
         message = self.message()
         if form == "amqp":

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Messages to a bus by the driver's own client, at a rate or as fast as they are taken."""
+"""Sending of messages with the driver's own client, at a rate or as fast as the bus accepts them.
+
+On the caller's thread.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +16,32 @@ from amqp1_driver.pipeline import bus
 from amqp1_driver.pipeline.generate.story import Emission
 from amqp1_driver.pipeline.publish.publisher import Publisher
 
-#: the rate is kept over so many messages, not from each to the next
+#: messages in a block; send() pauses for the rate and calls ``tell`` after each block
 _BLOCK = 100
 
 
 class Sent(NamedTuple):
-    """How many messages the bus has accepted, and the seconds that took."""
+    """The number of messages that the bus has accepted, and the seconds that sending took."""
 
     messages: int
     seconds: float
 
 
-def send(url: str, emissions: Iterable[Emission], topic: str = "notifications",
-         rate: float | None = None, exchange: str | None = None,
-         tell: Callable[[int], None] | None = None) -> Sent:
-    """Send all, and wait until the bus has accepted them.
+def send(
+    url: str,
+    emissions: Iterable[Emission],
+    topic: str = "notifications",
+    rate: float | None = None,
+    exchange: str | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> Sent:
+    """Send all messages, and wait until the bus has accepted them.
 
     :param url: transport URL
     :param rate: messages per second; None: no limit
-    :param tell: called with the number of messages sent so far, now and then
-    :raises AmqpError: the bus has not taken one
+    :param tell: function that send() calls with the number of messages sent so far, after each
+        block of 100
+    :raises AmqpError: the bus has not accepted one of the messages
     """
     began = time.monotonic()
     known: dict[str, Destination] = {}

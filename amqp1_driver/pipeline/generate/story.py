@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Two days of a small cloud, always the same, whose tables can be computed by hand.
+"""Two days of a small cloud, always the same, whose tables a reader can compute by hand.
 
-Three tenants, six instances (nova's legacy and versioned notifications), three volumes, three
-ports, and what goes wrong: failed creations, a second attempt on another host, ends that are lost,
-an audit that disagrees, notifications that come late, twice, or broken. All times are in
-:data:`SCRIPT`.
+The cloud has three tenants, six instances (nova's legacy and versioned notifications), three
+volumes and three ports. Things go wrong: failed creations, a second attempt on another host, ends
+that are lost, an audit that disagrees, notifications that come late, twice, or broken. All times
+are in :data:`SCRIPT`, except those of the audits. On the caller's thread.
 """
 
 from __future__ import annotations
@@ -34,7 +24,8 @@ SMALL = p.Flavor("small", 1, 2048, 20)
 LARGE = p.Flavor("large", 4, 8192, 80, 20)
 NO_HOST = "No valid host was found"
 
-#: day, time, who is meant, event, phase, request; what they do is in :class:`_Stage`
+#: cues with ``|`` between: day, time, resource, action, phase, request; :class:`_Stage` applies
+#: them
 SCRIPT = """
 1 07:59:50 i1 create start a    | 1 07:59:59 p1 create start a    | 1 08:00:00 p1 create end a
 1 08:00:00 i1 create end a      | 1 08:29:58 v1 create start b    | 1 08:30:00 v1 create end b
@@ -54,11 +45,11 @@ SCRIPT = """
 2 06:00:00 i1 delete end q      | 2 07:59:40 i4 unshelve start r  | 2 08:00:00 i4 unshelve end r
 2 09:00:00 u1 user created s
 """
-#: sent after everything else: a day and more too late
+#: resource, action and phase of the message that comes after all others, a day and more too late
 LATE = ("v2", "delete", "end")
-#: sent twice
+#: the messages that come twice
 DOUBLED = (("i2", "create", "end"), ("v1", "create", "end"), ("p1", "delete", "end"))
-#: sent among the others, none of which can be read
+#: bodies of malformed messages, which come among the others
 BROKEN = (
     b'{"request": {"oslo.version": "2.0", "oslo.message": "{\\"event_type\\": \\"comp',
     b'{"oslo.version": "2.0", "oslo.message": "[\\"no\\", \\"message\\"]"}',
@@ -69,7 +60,7 @@ BROKEN = (
 
 
 class Emission(NamedTuple):
-    """A message for the bus: its own id, the body, and the priority whose queue it goes to."""
+    """A message for the bus: its AMQP message-id, body, and the priority that selects the queue."""
 
     message_id: str
     body: bytes
@@ -77,18 +68,25 @@ class Emission(NamedTuple):
 
 
 def notifications() -> list[Notification]:
-    """All notifications once: the script's, then the audits'; ids ``s-1``, ``s-2`` and so on."""
+    """Return all notifications once: first those of the script, then those of the audits.
+
+    The message ids are ``s-1``, ``s-2`` and so on.
+    """
     stage = _Stage()
     cues = [cue.split() for line in SCRIPT.strip().splitlines() for cue in line.split("|")]
-    told = [(" ".join((cue[2], cue[3], cue[4])), stage.tell(*cue))
-            for cue in sorted(cues, key=lambda cue: (cue[0], cue[1]))]
+    told = [
+        (" ".join((cue[2], cue[3], cue[4])), stage.tell(*cue))
+        for cue in sorted(cues, key=lambda cue: (cue[0], cue[1]))
+    ]
     told += [("audit", notification) for notification in stage.audits()]
-    return [notification._replace(message_id=f"s-{number}")
-            for number, (_, notification) in enumerate(told, 1)]
+    return [
+        notification._replace(message_id=f"s-{number}")
+        for number, (_, notification) in enumerate(told, 1)
+    ]
 
 
 def emissions() -> Iterator[Emission]:
-    """The messages as they are sent; every third one as from the rabbit driver."""
+    """Yield the messages in the order of sending; every third has the rabbit driver's envelope."""
     late: list[Emission] = []
     broken = iter(BROKEN)
     for number, notification in enumerate(notifications()):
@@ -110,17 +108,25 @@ def emissions() -> Iterator[Emission]:
 
 
 def _cue(notification: Notification) -> tuple[str, ...]:
-    """Name, action and phase, as in the script."""
+    """Return resource, action and phase of a notification, as in the script."""
     parts = notification.event_type.removeprefix("compute.").split(".")
     payload = notification.payload
     data = payload.get("nova_object.data", payload.get("port", payload))
-    name = str(next((data[key] for key in ("uuid", "instance_id", "volume_id", "id", "port_id")
-                     if key in data), ""))
+    name = str(
+        next(
+            (
+                data[key]
+                for key in ("uuid", "instance_id", "volume_id", "id", "port_id")
+                if key in data
+            ),
+            "",
+        )
+    )
     return (name, ".".join(parts[1:-1]), parts[-1])
 
 
 class _Stage:
-    """The cloud's state, changed by each cue."""
+    """The state of the cloud, which each cue changes."""
 
     def __init__(self) -> None:
         def instance(name: str, tenant: str, flavor: p.Flavor, host: str) -> p.Instance:
@@ -137,25 +143,31 @@ class _Stage:
             "i5": instance("i5", "blue", LARGE, "compute-1"),
             "i6": instance("i6", "blue", SMALL, "compute-2"),
         }
-        self.volumes = {"v1": volume("v1", "red", 10), "v2": volume("v2", "blue", 100),
-                        "v3": volume("v3", "green", 50)}
+        self.volumes = {
+            "v1": volume("v1", "red", 10),
+            "v2": volume("v2", "blue", 100),
+            "v3": volume("v3", "green", 50),
+        }
         self.ports = {
             "p1": p.Port("p1", "red", "i1", "compute-1", FIRST),
             "p2": p.Port("p2", "green", "i4", "compute-2", FIRST),
             "p3": p.Port("p3", "blue", "i5", "compute-1", FIRST),
         }
 
-    def tell(self, day: str, clock: str, name: str, action: str, phase: str,
-             request: str) -> Notification:
-        """One notification of the script."""
+    def tell(
+        self, day: str, clock: str, name: str, action: str, phase: str, request: str
+    ) -> Notification:
+        """Apply one cue of the script, and return its notification."""
         time = (FIRST if day == "1" else SECOND) + (
-            datetime.datetime.strptime(clock, "%H:%M:%S") - datetime.datetime(1900, 1, 1))
+            datetime.datetime.strptime(clock, "%H:%M:%S") - datetime.datetime(1900, 1, 1)
+        )
         request_id = f"req-{request}"
         make = {"i": self._instance, "v": self._volume, "p": self._port, "u": self._user}[name[0]]
         return make(time, name, action, phase, request_id)
 
-    def _instance(self, time: datetime.datetime, name: str, action: str, phase: str,
-                  request_id: str) -> Notification:
+    def _instance(
+        self, time: datetime.datetime, name: str, action: str, phase: str, request_id: str
+    ) -> Notification:
         i = self.instances[name]
         if name == "i4" and phase == "error":
             priority, host = "ERROR", "compute-1"
@@ -175,8 +187,9 @@ class _Stage:
             more = {"message": NO_HOST} if phase == "error" else {}
             payload, event = p.legacy(i, **more), f"compute.instance.{action}.{phase}"
             publisher = f"compute.{host}"
-        return Notification(time, event, publisher, payload, request_id, i.tenant_id, i.user_id,
-                            priority)
+        return Notification(
+            time, event, publisher, payload, request_id, i.tenant_id, i.user_id, priority
+        )
 
     @staticmethod
     def _done(i: p.Instance, time: datetime.datetime, action: str) -> None:
@@ -186,11 +199,11 @@ class _Stage:
             i.deleted_at = time
         elif action == "create":
             i.launched_at = time
-        i.state = {"delete": "deleted", "shelve_offload": "shelved_offloaded"}.get(
-            action, "active")
+        i.state = {"delete": "deleted", "shelve_offload": "shelved_offloaded"}.get(action, "active")
 
-    def _volume(self, time: datetime.datetime, name: str, action: str, phase: str,
-                request_id: str) -> Notification:
+    def _volume(
+        self, time: datetime.datetime, name: str, action: str, phase: str, request_id: str
+    ) -> Notification:
         v = self.volumes[name]
         more: dict[str, Any] = {}
         if phase == "end":
@@ -200,35 +213,78 @@ class _Stage:
             v.size = 20 if action == "resize" else v.size
         elif phase == "error":
             v.status, more = "error", {"reason": "no backend has room"}
-        return Notification(time, f"volume.{action}.{phase}", f"volume.{v.host}",
-                            p.volume(v, **more), request_id, v.tenant_id, v.user_id,
-                            "ERROR" if phase == "error" else "INFO")
+        return Notification(
+            time,
+            f"volume.{action}.{phase}",
+            f"volume.{v.host}",
+            p.volume(v, **more),
+            request_id,
+            v.tenant_id,
+            v.user_id,
+            "ERROR" if phase == "error" else "INFO",
+        )
 
-    def _port(self, time: datetime.datetime, name: str, action: str, phase: str,
-              request_id: str) -> Notification:
+    def _port(
+        self, time: datetime.datetime, name: str, action: str, phase: str, request_id: str
+    ) -> Notification:
         port = self.ports[name]
         if (action, phase) == ("create", "start"):
             payload = p.port_request(port)
         else:
             payload = p.port_id(port) if phase == "start" else p.port(port)
-        return Notification(time, f"port.{action}.{phase}", "network.ctrl-1", payload, request_id,
-                            port.tenant_id, f"user-{port.tenant_id}")
+        return Notification(
+            time,
+            f"port.{action}.{phase}",
+            "network.ctrl-1",
+            payload,
+            request_id,
+            port.tenant_id,
+            f"user-{port.tenant_id}",
+        )
 
-    def _user(self, time: datetime.datetime, name: str, action: str, phase: str,
-              request_id: str) -> Notification:
-        return Notification(time, f"identity.{action}.{phase}", "identity.ctrl-1",
-                            {"resource_info": name, "initiator": {"id": "admin"}}, request_id)
+    def _user(
+        self, time: datetime.datetime, name: str, action: str, phase: str, request_id: str
+    ) -> Notification:
+        return Notification(
+            time,
+            f"identity.{action}.{phase}",
+            "identity.ctrl-1",
+            {"resource_info": name, "initiator": {"id": "admin"}},
+            request_id,
+        )
 
     def audits(self) -> Iterator[Notification]:
-        """What the audits of both days tell; wrongly of i5 and i2, and nothing of v2."""
+        """Yield the exists notifications of both days, some of which disagree with the script.
+
+        On the first day they say that i5 was deleted, name i6, which the script does not have, and
+        leave out v2. On the second day they give i2 a larger flavor, and leave out i5.
+        """
         i, second = self.instances, datetime.timedelta(seconds=1)
         at = SECOND + 10 * second
-        i4 = p.Instance("i4", "green", "user-green", SMALL, "compute-2", FIRST,
-                        "shelved_offloaded", FIRST.replace(hour=11))
-        i5 = p.Instance("i5", "blue", "user-blue", LARGE, "compute-1", FIRST, "deleted",
-                        FIRST.replace(hour=20), FIRST.replace(hour=23, second=3))
-        i1 = p.Instance("i1", "red", "user-red", LARGE, "compute-1", FIRST, "active",
-                        FIRST.replace(hour=8))
+        i4 = p.Instance(
+            "i4",
+            "green",
+            "user-green",
+            SMALL,
+            "compute-2",
+            FIRST,
+            "shelved_offloaded",
+            FIRST.replace(hour=11),
+        )
+        i5 = p.Instance(
+            "i5",
+            "blue",
+            "user-blue",
+            LARGE,
+            "compute-1",
+            FIRST,
+            "deleted",
+            FIRST.replace(hour=20),
+            FIRST.replace(hour=23, second=3),
+        )
+        i1 = p.Instance(
+            "i1", "red", "user-red", LARGE, "compute-1", FIRST, "active", FIRST.replace(hour=8)
+        )
         i6 = i["i6"]
         yield self._exists(at, i1, FIRST)
         yield self._exists(at + second, i["i2"], FIRST)
@@ -237,22 +293,42 @@ class _Stage:
         yield self._exists(at + 4 * second, i6, FIRST)
         yield self._exists(at + 5 * second, self.volumes["v1"], FIRST)
         at = THIRD + 10 * second
-        i2 = p.Instance("i2", "red", "user-red", LARGE, "compute-2", FIRST, "active",
-                        FIRST.replace(hour=9))
+        i2 = p.Instance(
+            "i2", "red", "user-red", LARGE, "compute-2", FIRST, "active", FIRST.replace(hour=9)
+        )
         yield self._exists(at, i["i1"], SECOND)
         yield self._exists(at + second, i2, SECOND)
         yield self._exists(at + 2 * second, i["i4"], SECOND)
         yield self._exists(at + 3 * second, self.volumes["v1"], SECOND)
 
     @staticmethod
-    def _exists(at: datetime.datetime, of: p.Instance | p.Volume,
-                begin: datetime.datetime) -> Notification:
+    def _exists(
+        at: datetime.datetime, of: p.Instance | p.Volume, begin: datetime.datetime
+    ) -> Notification:
         end = begin + datetime.timedelta(days=1)
         if isinstance(of, p.Volume):
-            return Notification(at, "volume.exists", f"volume.{of.host}",
-                                p.exists_volume(of, begin, end), "req-audit", of.tenant_id)
+            return Notification(
+                at,
+                "volume.exists",
+                f"volume.{of.host}",
+                p.exists_volume(of, begin, end),
+                "req-audit",
+                of.tenant_id,
+            )
         if of.uuid in ("i2", "i4", "i6"):
-            return Notification(at, "instance.exists", f"nova-compute:{of.host}",
-                                p.exists_versioned(of, begin, end), "req-audit", of.tenant_id)
-        return Notification(at, "compute.instance.exists", f"compute.{of.host}",
-                            p.exists_legacy(of, begin, end), "req-audit", of.tenant_id)
+            return Notification(
+                at,
+                "instance.exists",
+                f"nova-compute:{of.host}",
+                p.exists_versioned(of, begin, end),
+                "req-audit",
+                of.tenant_id,
+            )
+        return Notification(
+            at,
+            "compute.instance.exists",
+            f"compute.{of.host}",
+            p.exists_legacy(of, begin, end),
+            "req-audit",
+            of.tenant_id,
+        )

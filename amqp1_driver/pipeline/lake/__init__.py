@@ -1,18 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The notification lake: its folders, and the stages that fill them.
 
-``plan`` what to do; ``storage`` files of whatever file system the lake is on; ``layout`` its
-folders; ``bronze``, ``silver`` and ``gold`` one stage each; ``job`` their order; ``figures`` and
-``page`` the report.
+``plan`` holds what the job is to do. ``storage`` handles files on the lake's file system, and
+``layout`` the lake's folders and tables. ``bronze``, ``silver`` and ``gold`` are the stages, which
+``job`` runs in order. ``figures`` and ``page`` make the report. All of them run on the driver
+program's thread, except the batches of silver.
 """

@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The stage bronze: from the bus, by way of the spool, into Parquet files by date of receipt.
+"""The stage bronze: from the bus through the spool into Parquet files by date of receipt.
 
-Spark's file sink writes each batch once: its files count when the list of them is in
-``_spark_metadata``, and a batch that is made again after a crash replaces nothing and adds nothing.
+Spark's file sink writes each batch once. The files of a batch count when their list is in
+``_spark_metadata``; from then on a repetition of the batch after a crash replaces and adds nothing.
+The functions run on the driver program's thread.
 """
 
 from __future__ import annotations
@@ -30,29 +21,40 @@ if TYPE_CHECKING:
 
 
 def start(lake: Lake, options: Mapping[str, str], trigger: Mapping[str, Any]) -> StreamingQuery:
-    """The running query from the data source ``amqp1`` into the lake's bronze.
+    """Start the query from the data source ``amqp1`` into the lake's bronze, and return it.
 
-    :param options: of the data source
+    :param options: options of the data source
     :param trigger: arguments of ``DataStreamWriter.trigger``
-    :raises ValueError: the table is of another query than the checkpoint
+    :raises ValueError: bronze has batches, but the checkpoint of their query is missing
     """
     _check(lake)
     raw = lake.spark.readStream.format("amqp1").options(**options).load()
     return (
-        bronze(raw).writeStream.queryName("bronze").format("parquet")
-        .option("path", lake.bronze).option("compression", "zstd")
+        bronze(raw)
+        .writeStream.queryName("bronze")
+        .format("parquet")
+        .option("path", lake.bronze)
+        .option("compression", "zstd")
         .option("checkpointLocation", lake.checkpoint("bronze"))
-        .partitionBy("date").trigger(**trigger).start()
+        .partitionBy("date")
+        .trigger(**trigger)
+        .start()
     )
 
 
 def _check(lake: Lake) -> None:
-    """A new checkpoint counts its batches from 0, and Spark's file sink takes those whose number is
-    in the list already for written: their rows would be lost without a word."""
+    """Refuse a bronze table whose checkpoint is missing.
+
+    A query with a new checkpoint counts its batches from 0. Spark's file sink skips batches whose
+    number is in its list already: their rows would be lost without an error.
+
+    :raises ValueError: the list has batches, and there is no checkpoint
+    """
     listed = lake.storage.names(f"{lake.bronze}/_spark_metadata")
     checkpoint = lake.checkpoint("bronze")
     if listed and not lake.storage.exists(f"{checkpoint}/metadata"):
         raise ValueError(
             f"{lake.bronze} has batches, but their checkpoint {checkpoint} is not there: bring it "
             f"back; or have silver take what is there (--bronze {lake.bronze}), move that folder "
-            "away, and start again")
+            "away, and start again"
+        )

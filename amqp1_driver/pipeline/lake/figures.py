@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The lake's tables, small enough to be shown: aggregated by Spark, plain values here."""
+"""The figures of a lake's report: Spark aggregates the tables into few rows of plain values.
+
+On the driver program's thread.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +17,28 @@ if TYPE_CHECKING:
 
     from amqp1_driver.pipeline.lake.layout import Lake
 
-#: rows of a list at most
+#: rows of a list, at most
 MOST_ROWS = 20
-_HOURS = ("instance_hours", "vcpu_hours", "ram_gib_hours", "disk_gb_hours", "volume_gb_hours",
-          "port_hours")
+_HOURS = (
+    "instance_hours",
+    "vcpu_hours",
+    "ram_gib_hours",
+    "disk_gb_hours",
+    "volume_gb_hours",
+    "port_hours",
+)
 
 
 class Figures(NamedTuple):
-    """Rows of tuples, in the order in which they are shown."""
+    """The rows of the report's tables and plots, as tuples in the order of display."""
 
     #: kind, notifications, failed
     services: list[tuple[Any, ...]]
     #: day, tenant, vCPU hours
     vcpus: list[tuple[datetime.date, str, float]]
-    #: tenant and its hours in all
+    #: tenant, and its hours of each kind over all days
     usage: list[tuple[Any, ...]]
-    #: event, ended, failed, unmatched, orphaned, median, p99, longest
+    #: event, ended, failed, unmatched, orphaned, median, p99, longest (the last three in seconds)
     operations: list[tuple[Any, ...]]
     #: day, event, started, resource, tenant, host of starts without an end; newest first
     unmatched: list[tuple[Any, ...]]
@@ -47,36 +46,49 @@ class Figures(NamedTuple):
     errors: list[tuple[Any, ...]]
     #: day, status, resources
     audit: list[tuple[datetime.date, str, int]]
-    #: day, kind, resource, tenant, host, status, reason of what did not match; newest first
+    #: day, kind, resource, tenant, host, status, reason, where audit and observation disagree;
+    #: newest first
     disagreements: list[tuple[Any, ...]]
     #: reason, messages
     malformed: list[tuple[str, int]]
 
 
 def figures(lake: Lake) -> Figures:
-    """Read the tables of the lake."""
+    """Read the tables of the lake, and return the figures of the report."""
     usage, operations = lake.read_gold("usage"), lake.read_gold("operations")
     audit = lake.read_gold("audit")
     kind = F.coalesce("kind", F.lit("other")).alias("kind")
     counts = (F.count(F.lit(1)), F.count_if("failed"))
     return Figures(
         services=_rows(lake.read_silver().groupBy(kind).agg(*counts).orderBy("kind")),
-        vcpus=_rows(usage.where("vcpu_hours > 0").select(
-            "day", _known("tenant_id"), "vcpu_hours").orderBy("day", "tenant_id")),
-        usage=_rows(usage.groupBy(_known("tenant_id")).agg(
-            *(F.sum(name).alias(name) for name in _HOURS)).orderBy(F.desc("vcpu_hours"),
-                                                                   "tenant_id")),
+        vcpus=_rows(
+            usage.where("vcpu_hours > 0")
+            .select("day", _known("tenant_id"), "vcpu_hours")
+            .orderBy("day", "tenant_id")
+        ),
+        usage=_rows(
+            usage.groupBy(_known("tenant_id"))
+            .agg(*(F.sum(name).alias(name) for name in _HOURS))
+            .orderBy(F.desc("vcpu_hours"), "tenant_id")
+        ),
         operations=_rows(_by_event(operations)),
-        unmatched=_rows(operations.where("outcome = 'unmatched'").orderBy(
-            F.desc("started_at")).limit(MOST_ROWS).select(
-            "day", "event", "started_at", "resource_id", "tenant_id", "publisher_host")),
+        unmatched=_rows(
+            operations.where("outcome = 'unmatched'")
+            .orderBy(F.desc("started_at"))
+            .limit(MOST_ROWS)
+            .select("day", "event", "started_at", "resource_id", "tenant_id", "publisher_host")
+        ),
         errors=_rows(_by_host(lake.read_gold("errors"))),
         audit=_rows(audit.groupBy("day", "status").count().orderBy("day", "status")),
-        disagreements=_rows(audit.where("status <> 'matched'").orderBy(
-            F.desc("day"), "kind", "resource_id").limit(MOST_ROWS).select(
-            "day", "kind", "resource_id", "tenant_id", "host", "status", "reason")),
-        malformed=_rows(lake.read_malformed().groupBy("reason").count().orderBy(
-            F.desc("count"), "reason")),
+        disagreements=_rows(
+            audit.where("status <> 'matched'")
+            .orderBy(F.desc("day"), "kind", "resource_id")
+            .limit(MOST_ROWS)
+            .select("day", "kind", "resource_id", "tenant_id", "host", "status", "reason")
+        ),
+        malformed=_rows(
+            lake.read_malformed().groupBy("reason").count().orderBy(F.desc("count"), "reason")
+        ),
     )
 
 
@@ -90,17 +102,30 @@ def _known(name: str) -> Column:
 
 def _by_event(operations: DataFrame) -> DataFrame:
     ended = F.when(F.col("outcome") == "ended", F.col("seconds"))
-    return operations.groupBy("event").agg(
-        *(F.count_if(F.col("outcome") == outcome)
-          for outcome in ("ended", "failed", "unmatched", "orphaned")),
-        F.percentile(ended, 0.5), F.percentile(ended, 0.99), F.max(ended),
-    ).orderBy("event")
+    return (
+        operations.groupBy("event")
+        .agg(
+            *(
+                F.count_if(F.col("outcome") == outcome)
+                for outcome in ("ended", "failed", "unmatched", "orphaned")
+            ),
+            F.percentile(ended, 0.5),
+            F.percentile(ended, 0.99),
+            F.max(ended),
+        )
+        .orderBy("event")
+    )
 
 
 def _by_host(errors: DataFrame) -> DataFrame:
     summed = errors.groupBy("publisher_host", "event").agg(
-        F.sum("results").alias("results"), F.sum("errors").alias("errors"),
-        F.max_by("last_error", F.when(F.col("last_error").isNotNull(), F.col("day"))).alias("last"))
+        F.sum("results").alias("results"),
+        F.sum("errors").alias("errors"),
+        F.max_by("last_error", F.when(F.col("last_error").isNotNull(), F.col("day"))).alias("last"),
+    )
     summed = summed.where("errors > 0").withColumn("rate", F.col("errors") / F.col("results"))
-    return summed.select(_known("publisher_host"), "event", "results", "errors", "rate", "last"
-                         ).orderBy(F.desc("errors"), "publisher_host", "event").limit(MOST_ROWS)
+    return (
+        summed.select(_known("publisher_host"), "event", "results", "errors", "rate", "last")
+        .orderBy(F.desc("errors"), "publisher_host", "event")
+        .limit(MOST_ROWS)
+    )

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The stage gold: its tables computed again for the days that new rows of silver belong to.
+"""The stage gold: it computes its tables again for the days to which new rows of silver belong.
 
 Each table of a day is a function of silver, so computing it twice changes nothing; late rows touch
-old days. What a day has to know of the time before it is in the open rows of the day before
-(``lifetimes``), so no more is read than the days from the first touched one on.
+old days. For ``lifetimes`` the open rows of a day carry all that the next day depends on, so the
+stage reads silver from the first touched day on. For ``operations`` it also reads the days around
+the touched ones. All functions run on the driver program's thread.
 """
 
 from __future__ import annotations
@@ -34,14 +25,19 @@ if TYPE_CHECKING:
     from amqp1_driver.pipeline.lake.layout import Lake
 
 _DAY = datetime.timedelta(days=1)
-#: note of the first day of what is being computed
+#: file with the first day of the computation that is under way
 _BEGIN = "begin.json"
 Days = list[datetime.date]
 
 
 @dataclasses.dataclass(frozen=True)
 class Refreshed:
-    """What was computed: the days with new rows, and how many days of usage in all."""
+    """The result of :func:`refresh`.
+
+    :param touched: the days with new rows
+    :param usage_days: the number of days for which it computed usage
+    :param until: end of the window; None: there were no new rows, and the caller gave no end
+    """
 
     touched: Days
     usage_days: int
@@ -49,16 +45,19 @@ class Refreshed:
 
 
 def refresh(lake: Lake, until: datetime.datetime | None = None) -> Refreshed:
-    """Compute what silver's new rows touch.
+    """Compute the tables again for the days that silver's new rows touch.
 
-    :param until: end of the window, UTC without a zone; what still runs is counted until then.
-        None: the latest time in silver
+    :param until: end of the window, UTC without a zone; resources that still run count until then.
+        None: the latest time in silver, where no notification counts as later than its receipt
     """
     notes = [name for name in lake.storage.names(lake.touched) if name.endswith(".json")]
-    touched = sorted({
-        datetime.date.fromisoformat(day)
-        for name in notes for day in lake.storage.read_json(f"{lake.touched}/{name}")
-    })
+    touched = sorted(
+        {
+            datetime.date.fromisoformat(day)
+            for name in notes
+            for day in lake.storage.read_json(f"{lake.touched}/{name}")
+        }
+    )
     if not touched:
         return Refreshed([], 0, until)
     silver = lake.read_silver()
@@ -67,14 +66,14 @@ def refresh(lake: Lake, until: datetime.datetime | None = None) -> Refreshed:
     lake.write_gold("errors", errors.errors(days), touched)
     until, range_ = _lifetimes(lake, silver, touched, until)
     _audit(lake, silver, touched, range_)
-    # Last: what is not finished now is done again as a whole.
+    # Delete the notes last: after a crash before this, the next refresh does all of it again.
     for name in [*notes, _BEGIN]:
         lake.storage.delete(f"{lake.touched}/{name}")
     return Refreshed(touched, len(range_), until)
 
 
 def _around(days: Iterable[datetime.date], reach: int) -> Days:
-    """The days and those so many days before and after them."""
+    """Return the days, with ``reach`` days before and after each of them."""
     return sorted({day + offset * _DAY for day in days for offset in range(-reach, reach + 1)})
 
 
@@ -90,19 +89,26 @@ def _operations(lake: Lake, silver: DataFrame, touched: Days) -> None:
         rows.unpersist()
 
 
-def _lifetimes(lake: Lake, silver: DataFrame, touched: Days,
-               until: datetime.datetime | None) -> tuple[datetime.datetime, Days]:
-    """Lifetimes and usage from the first touched day on; the end of the window and the days."""
-    # The last day with anything open was counted only up to the end of its window.
-    open_days = [name for name in lake.storage.names(lake.gold("lifetimes"))
-                 if name.startswith("day=")]
+def _lifetimes(
+    lake: Lake, silver: DataFrame, touched: Days, until: datetime.datetime | None
+) -> tuple[datetime.datetime, Days]:
+    """Write lifetimes and usage from the first touched day on, or from the table's last day.
+
+    The earlier of these two days is the first one.
+
+    :returns: the end of the window, and the days that it computed
+    """
+    # An earlier run counted the table's last day only up to the end of its window: do it again.
+    open_days = [
+        name for name in lake.storage.names(lake.gold("lifetimes")) if name.startswith("day=")
+    ]
     begin = min([touched[0], *(datetime.date.fromisoformat(name[4:]) for name in open_days[-1:])])
     if begin < touched[0]:
-        # Should this end half way, the last day in the table is not the one to begin with again.
+        # After a crash half way the table may end with another day; the note names the right one.
         lake.storage.write_json(f"{lake.touched}/{_BEGIN}", [str(begin)])
     later = silver.where(F.col("day") >= F.lit(begin))
     if until is None:
-        # No notification tells of what is after its receipt, whatever its clock says.
+        # A notification reports nothing later than its receipt, even if its clock was ahead.
         latest = later.agg(F.max(F.least("time", "received_time")).cast("string")).first()
         assert latest is not None
         until = datetime.datetime.fromisoformat(latest[0])
@@ -110,7 +116,7 @@ def _lifetimes(lake: Lake, silver: DataFrame, touched: Days,
     days = [begin + n * _DAY for n in range((last - begin).days + 1)]
     before = lake.read_gold("lifetimes").where(F.col("day") == F.lit(begin - _DAY))
     changes = lifetimes.changes(later).unionByName(lifetimes.carried(before, begin))
-    # Cut off from its input, which is the table that it replaces.
+    # The checkpoint cuts the rows off from their input, which is the table that they replace.
     rows = lifetimes.lifetimes(changes, until).localCheckpoint()
     lake.write_gold("lifetimes", rows, [*days, *_after(open_days, last)])
     lake.write_gold("usage", usage.usage(rows), [*days, *_after(open_days, last)])
@@ -118,14 +124,15 @@ def _lifetimes(lake: Lake, silver: DataFrame, touched: Days,
 
 
 def _after(names: list[str], last: datetime.date) -> Days:
-    """Days of the table after the last: of an earlier run with a later end of the window."""
+    """Return the table's days after ``last``: an earlier run had a later end of the window."""
     days = [datetime.date.fromisoformat(name[4:]) for name in names]
     return [day for day in days if day > last]
 
 
 def _audit(lake: Lake, silver: DataFrame, touched: Days, days: Days) -> None:
-    """The audit of all periods that begin on a day of which one has changed."""
-    # An audit is told of after its period, so later than any day before the first changed one.
+    """Write the audit of all periods that begin on the same day as a changed one."""
+    # Services send exists notifications after the period, so those of changed periods are not
+    # older than the first computed day.
     told = audit.exists(silver.where(F.col("day") >= F.lit(days[0])))
     begin = F.lit(days[0]).cast("timestamp")
     changed = (F.col("audit_end") > begin) | F.col("day").isin(touched)

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The job: bronze, silver and gold in their order, once or continuously."""
+"""The job: it runs bronze, silver and gold in order, once or continuously.
+
+On the driver program's thread.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ONCE: Mapping[str, Any] = {"availableNow": True}
-#: seconds that a query may take to stop
+#: seconds to wait for a query to stop
 STOP_SECONDS = 60
-#: seconds between looks whether a stage has failed
-LOOK = 1.0
+#: seconds between two checks whether a stage has failed
+LOOK = 1
 
 
 @dataclasses.dataclass
 class Summary:
-    """What one run has done; times in seconds."""
+    """The results of one run; times in seconds."""
 
     received: int = 0
     taken: Taken = dataclasses.field(default_factory=Taken)
@@ -57,13 +50,17 @@ class Summary:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - began
 
 
-def run(lake: Lake, plan: Plan, end: threading.Event | None = None,
-        tell: Callable[[Summary], None] | None = None) -> Summary:
-    """Do it. What was not finished the last time is finished first.
+def run(
+    lake: Lake,
+    plan: Plan,
+    end: threading.Event | None = None,
+    tell: Callable[[Summary], None] | None = None,
+) -> Summary:
+    """Run the stages; each first finishes what the last run left unfinished.
 
-    :param end: set to end a continuous run
-    :param tell: called after each computation of gold
-    :raises StreamingQueryException: a stage failed; started again, the job goes on from there
+    :param end: event that ends a continuous run
+    :param tell: function that a continuous run calls after each computation of gold
+    :raises StreamingQueryException: a stage failed; the next run goes on from there
     """
     summary = Summary()
     stage = SilverStage(lake, plan.dedup_within)
@@ -80,50 +77,75 @@ def run(lake: Lake, plan: Plan, end: threading.Event | None = None,
 def _once(lake: Lake, plan: Plan, stage: SilverStage, folder: str, summary: Summary) -> None:
     if plan.source is not None:
         with summary.timed("bronze"):
-            query = bronze.start(lake, plan.source, ONCE)
-            query.awaitTermination()
-        summary.received = _received(query)
+            received = _Received(bronze.start(lake, plan.source, ONCE))
+            while not received.query.awaitTermination(LOOK):
+                received.look()
+        summary.received = received.look()
     with summary.timed("silver"):
         stage.start(folder, ONCE, plan.files_per_batch).awaitTermination()
     _gold(lake, plan, summary)
 
 
-def _on_and_on(lake: Lake, plan: Plan, stage: SilverStage, folder: str, summary: Summary,
-               end: threading.Event, tell: Callable[[Summary], None] | None) -> None:
+def _on_and_on(
+    lake: Lake,
+    plan: Plan,
+    stage: SilverStage,
+    folder: str,
+    summary: Summary,
+    end: threading.Event,
+    tell: Callable[[Summary], None] | None,
+) -> None:
     trigger = {"processingTime": f"{plan.every} seconds"}
     queries: list[StreamingQuery] = []
+    received: _Received | None = None
     try:
         if plan.source is not None:
-            queries.append(bronze.start(lake, plan.source, trigger))
+            received = _Received(bronze.start(lake, plan.source, trigger))
+            queries.append(received.query)
         queries.append(stage.start(folder, trigger, plan.files_per_batch))
         over = False
         while not over:
-            over = _ended(queries, end, plan.gold_every)
+            over = _ended(queries, end, plan.gold_every, received)
             if over:
                 _stop(queries)
-                # at once: who starts the job again need not wait for gold
+                # Raise before gold: a supervisor can then restart the job at once.
                 _raise(queries)
             _gold(lake, plan, summary)
             if tell is not None:
                 tell(summary)
     finally:
         _stop(queries)
-        summary.received = sum(_received(query) for query in queries[:-1])
+        if received is not None:
+            summary.received = received.look()
 
 
 def _raise(queries: list[StreamingQuery]) -> None:
-    """:raises StreamingQueryException: a query has failed"""
+    """Raise the error of the first query that has failed.
+
+    :raises StreamingQueryException: a query has failed
+    """
     for query in queries:
         error = query.exception()
         if error is not None:
             raise error
 
 
-def _ended(queries: list[StreamingQuery], end: threading.Event, seconds: float) -> bool:
-    """Wait so long; true at once when the end is asked for, soon when a query has failed."""
+def _ended(
+    queries: list[StreamingQuery],
+    end: threading.Event,
+    seconds: float,
+    received: _Received | None = None,
+) -> bool:
+    """Wait up to ``seconds`` for the end of the run, and count received rows meanwhile.
+
+    :returns: True at once when ``end`` is set, and within :data:`LOOK` seconds when a query is no
+        longer active; False after ``seconds``
+    """
     until = time.monotonic() + seconds
     while True:
         left = until - time.monotonic()
+        if received is not None:
+            received.look()
         if end.wait(max(0.0, min(LOOK, left))) or not all(query.isActive for query in queries):
             return True
         if left <= LOOK:
@@ -144,6 +166,24 @@ def _stop(queries: list[StreamingQuery]) -> None:
             query.awaitTermination(STOP_SECONDS)
 
 
-def _received(query: StreamingQuery) -> int:
-    """Rows of the batches that Spark remembers (spark.sql.streaming.numRecentProgressUpdates)."""
-    return sum(progress["numInputRows"] for progress in query.recentProgress)
+class _Received:
+    """A count of the rows that a query has received.
+
+    Spark remembers a limited number of batches (spark.sql.streaming.numRecentProgressUpdates, 100
+    by default). The job therefore looks every :data:`LOOK` seconds, except while it computes gold.
+    """
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self.query = query
+        self._rows, self._batch = 0, -1
+
+    def look(self) -> int:
+        """Add the batches since the last look; return the number of rows so far."""
+        last = self.query.lastProgress
+        if last is not None and last["batchId"] > self._batch:
+            for progress in self.query.recentProgress:
+                # A progress without rows may have the number of the next batch.
+                if progress["numInputRows"] and progress["batchId"] > self._batch:
+                    self._rows += progress["numInputRows"]
+                    self._batch = progress["batchId"]
+        return self._rows

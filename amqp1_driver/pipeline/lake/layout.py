@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Folders of a lake, and reading and replacing its tables."""
+"""The folders of a lake, and methods that read and replace its tables.
+
+On the driver program's thread, and for batches of silver on their query's.
+"""
 
 from __future__ import annotations
 
@@ -65,29 +58,29 @@ class Lake:
 
     @property
     def touched(self) -> str:
-        """Days that gold has to be computed for again, a file for each batch of silver."""
+        """Return the folder with the days that gold must compute again: a file per silver batch."""
         return f"{self.root}/_touched"
 
     def gold(self, table: str) -> str:
-        """Folder of a gold table."""
+        """Return the folder of a gold table."""
         return f"{self.root}/gold/{table}"
 
     def checkpoint(self, stage: str) -> str:
-        """Spark's checkpoint of a stage."""
+        """Return the folder with Spark's checkpoint of a stage."""
         return f"{self.root}/_checkpoints/{stage}"
 
     # -- reading ---------------------------------------------------------------------------
 
     def read_silver(self) -> DataFrame:
-        """Silver as it is now, with the column ``batch``."""
+        """Return silver as it is now, with the column ``batch``."""
         return self._read(self.silver, StructType([*schemas.SILVER.fields, _BATCH]))
 
     def read_malformed(self) -> DataFrame:
-        """What could not be read, with the column ``batch``."""
+        """Return the malformed messages, with the column ``batch``."""
         return self._read(self.malformed, StructType([*schemas.MALFORMED.fields, _BATCH]))
 
     def read_gold(self, table: str) -> DataFrame:
-        """A gold table as it is now."""
+        """Return a gold table as it is now."""
         return self._read(self.gold(table), GOLD[table])
 
     def _read(self, folder: str, schema: StructType) -> DataFrame:
@@ -99,21 +92,32 @@ class Lake:
     # -- writing ---------------------------------------------------------------------------
 
     def write_batch(self, rows: DataFrame, folder: str, label: str) -> None:
-        """Add a batch's rows by day; a batch that is written again replaces what it left."""
+        """Add a batch's rows by day, replacing those of an earlier attempt at the same batch.
+
+        :param label: name of the batch, the same in each attempt
+        """
         _replace(rows.withColumn("batch", F.lit(label)), folder, "day", "batch")
 
     def write_gold(self, table: str, rows: DataFrame, days: Iterable[datetime.date]) -> None:
-        """Replace these days of a gold table; all rows are of these days."""
+        """Replace these days of a gold table.
+
+        :param rows: the new rows of these days, and of no other day
+        """
         folder = self.gold(table)
         there = {f"day={day}" for day in days} & set(self.storage.names(folder))
         before = {name: self.storage.names(f"{folder}/{name}") for name in there}
         _replace(rows.repartition("day"), folder, "day")
         for name, files in before.items():
-            # Spark leaves a partition alone that no row is of: then what it had is out of date.
+            # Spark leaves a partition without new rows alone; its old files are out of date.
             if self.storage.names(f"{folder}/{name}") == files:
                 self.storage.delete(f"{folder}/{name}")
 
 
 def _replace(rows: DataFrame, folder: str, *partitions: str) -> None:
-    (rows.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
-     .option("compression", _COMPRESSION).partitionBy(*partitions).parquet(folder))
+    (
+        rows.write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .option("compression", _COMPRESSION)
+        .partitionBy(*partitions)
+        .parquet(folder)
+    )

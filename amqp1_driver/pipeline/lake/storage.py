@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Small files and folders on whatever file system Spark can reach (local, HDFS, S3)."""
+"""Small files and folders on any file system that Spark can reach (local, HDFS, S3).
+
+On the driver program's thread, and for batches of silver on their query's.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Storage:
-    """Hadoop's file systems, as far as the lake needs them. Thread of the driver program.
+    """The operations of Hadoop's file systems that the lake needs. In the driver program.
 
-    Errors of the file system come out as py4j's Py4JJavaError.
+    Methods raise py4j's Py4JJavaError for errors of the file system.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -36,29 +29,29 @@ class Storage:
         return place.getFileSystem(self._conf), place
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
+        """Return whether there is a file or folder."""
         system, place = self._at(path)
         return bool(system.exists(place))
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder, sorted; nothing if it is not there."""
+        """Return the names in a folder, sorted; none if there is no such folder."""
         system, place = self._at(folder)
         if not system.exists(place):
             return []
         return sorted(status.getPath().getName() for status in system.listStatus(place))
 
     def make(self, folder: str) -> None:
-        """The folder, with those above it."""
+        """Make a folder, with its missing parents."""
         system, place = self._at(folder)
         system.mkdirs(place)
 
     def delete(self, path: str) -> None:
-        """A file, or a folder with all in it; nothing if it is not there."""
+        """Delete a file, or a folder with all in it; do nothing if there is neither."""
         system, place = self._at(path)
         system.delete(place, True)
 
     def read_json(self, path: str) -> Any:
-        """The value in a small JSON file."""
+        """Return the value in a small JSON file."""
         system, place = self._at(path)
         stream = system.open(place)
         try:
@@ -68,7 +61,10 @@ class Storage:
         return json.loads(bytes(data))
 
     def write_json(self, path: str, value: Any) -> None:
-        """A small JSON file, there either whole or not at all."""
+        """Write a small JSON file; after a crash the file is either complete or missing.
+
+        :raises OSError: the file system did not give the complete file its name
+        """
         system, place = self._at(path)
         name = place.getName()
         temporary = self._jvm.org.apache.hadoop.fs.Path(place.getParent(), f".{name}.tmp")

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The options of the data source ``amqp1``, as writing needs them."""
+"""The options of the data source ``amqp1`` for writing. Pure, for any thread."""
 
 from __future__ import annotations
 
@@ -23,30 +13,30 @@ from amqp1_driver.pipeline import bus, options
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class WriterOptions:
-    """Checked options; made by :meth:`parse`."""
+    """Checked options; :meth:`parse` makes them."""
 
-    #: transport URL as oslo.messaging has it; may hold a password
+    #: transport URL as oslo.messaging defines it; may hold a password
     url: str = dataclasses.field(repr=False)
     #: AMQP address for rows that have none of their own
     address: str | None = None
-    #: or a topic of notifications, whose address is found as the driver finds it
+    #: instead of ``address``: a topic of notifications, which the driver maps to an address
     topic: str | None = None
     exchange: str = "openstack"
     priority: str = "info"
-    #: messages of a task that the bus has not accepted yet, at most
+    #: messages of a task under way (not accepted yet), at most
     max_in_flight: int = 1000
-    #: seconds that each message has
+    #: seconds in which the bus must accept a message
     timeout: float = 60.0
-    #: what ids begin with; None: the id of the query, or of the job
+    #: prefix of message ids; None: the id of the query, or of the job
     id_prefix: str | None = None
     #: options of the driver by name, values as in a configuration file
     driver: tuple[tuple[str, str], ...] = dataclasses.field(default=(), repr=False)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> WriterOptions:
-        """Read what the user gave to ``.option()``.
+        """Parse the options that the user gave to ``.option()``.
 
-        :raises ValueError: naming the option and the value at fault; never the URL
+        :raises ValueError: an option is wrong; the text names option and value, but never the URL
         """
         values, driver = _KNOWN.parse(given, "url")
         if "address" in values and "topic" in values:
@@ -54,7 +44,7 @@ class WriterOptions:
         return cls(**values, driver=driver)
 
     def destination(self) -> Destination | None:
-        """Of rows that have no address of their own; None: they must have one."""
+        """Return the destination of rows without an address; None: each row must have one."""
         if self.topic:
             return bus.notifications(self.topic, self.priority, self.exchange)
         return bus.node(self.address) if self.address else None
@@ -69,6 +59,6 @@ _KNOWN = options.Known(
     ("max_in_flight", "maxInFlight", options.number(1)),
     ("timeout", "timeout", options.seconds(0.001)),
     ("id_prefix", "idPrefix", options.text),
-    # what Spark hands to every writer of a stream
+    # options that Spark passes to every writer of a stream
     ignored=("checkpointlocation", "path", "queryname"),
 )

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A publisher: a bounded number of messages under way, and none of them lost silently."""
+"""A publisher: it bounds the messages under way, and loses none of them silently.
+
+On the thread of its user, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +15,39 @@ from typing import Any, NamedTuple, Self
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination
-from amqp1_driver.client import Client
+from amqp1_driver.client.client import Client
+from amqp1_driver.connection.operation import RawMessage
 from amqp1_driver.eventloop import Future
-from amqp1_driver.protocol.operation import Parcel
 
 LOG = logging.getLogger(__name__)
 
-#: the client gives a message up so much later, seconds: what it has waited for is said here
+#: seconds by which the client's timeout is longer than the publisher's, so that the error comes
+#: from the publisher and says what the message waited for; also how long the publisher waits for
+#: the outcome of a message that it has cancelled
 GRACE = 5.0
 
 
 class _Sent(NamedTuple):
-    """One message under way."""
+    """A message under way."""
 
-    op: Parcel
+    op: RawMessage
     future: Future[Any]
-    #: of the clock that is monotonic, seconds
+    #: deadline by the monotonic clock, seconds
     until: float
 
 
 class Publisher:
-    """Sends messages that are ready. One thread at a time; a context manager that closes it.
+    """A sender of complete messages, and a context manager. One thread at a time.
 
-    What was in doubt when a connection broke is sent again with the same id: readers that know
-    ids drop the double.
+    The end of the context closes the publisher. It first waits for the messages under way, unless
+    an exception ends the context: then it cancels them.
 
-    :param client: not started; closed with the publisher
-    :param max_in_flight: messages under way at most
-    :param timeout: seconds that each has
+    If a message is in doubt because a connection was lost, the publisher sends it again with the
+    same id: readers that check ids drop the copy.
+
+    :param client: a client that is not started; the publisher starts and closes it
+    :param max_in_flight: messages under way, at most
+    :param timeout: seconds in which the bus must accept each message
     """
 
     def __init__(self, client: Client, max_in_flight: int = 1000, timeout: float = 60.0) -> None:
@@ -57,33 +55,47 @@ class Publisher:
         self._most = max_in_flight
         self._timeout = timeout
         self._under_way: deque[_Sent] = deque()
-        #: so many the bus has accepted, and so many were sent again
+        #: the number of messages that the bus has accepted, and of those sent again
         self.accepted = self.resent = 0
         client.start()
 
     @property
     def unconfirmed(self) -> int:
-        """Messages that the bus has neither accepted nor refused yet. Any thread."""
+        """Return how many messages the bus has neither accepted nor refused yet. Any thread."""
         return sum(not sent.future.done() for sent in self._under_way.copy())
 
-    def send(self, destination: Destination, message_id: str, body: bytes,
-             content_type: str | None = None, properties: dict[str, Any] | None = None) -> None:
-        """Send; waits while too many are under way.
+    def send(
+        self,
+        destination: Destination,
+        message_id: str,
+        body: bytes,
+        content_type: str | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> None:
+        """Send a message; wait while too many are under way.
 
-        :raises AmqpError: the bus has not taken this or an earlier one; host, address and
-            message id of which are in the text
+        :raises AmqpError: the bus has not accepted this message or an earlier one; the text names
+            its host, address and message id
         """
         if len(self._under_way) >= self._most:
-            # half of them at once: a thread that is woken for each does little else
+            # Wait for the middle one, then handle half of them at once: a thread that wakes up for
+            # each message does little else.
             self._under_way[self._most // 2].future.wait(self._timeout)
-            while self._under_way and (self._under_way[0].future.done()
-                                       or len(self._under_way) >= self._most):
+            while self._under_way and (
+                self._under_way[0].future.done() or len(self._under_way) >= self._most
+            ):
                 self._end(self._under_way.popleft())
-        self._submit(destination, message_id, body, content_type, properties,
-                     time.monotonic() + self._timeout)
+        self._submit(
+            destination,
+            message_id,
+            body,
+            content_type,
+            properties,
+            time.monotonic() + self._timeout,
+        )
 
     def flush(self) -> None:
-        """Wait until the bus has accepted all.
+        """Wait until the bus has accepted all messages.
 
         :raises AmqpError: see :meth:`send`
         """
@@ -91,37 +103,58 @@ class Publisher:
             self._end(self._under_way.popleft())
 
     def abort(self) -> None:
-        """Give up what is under way: the bus may have taken it or not."""
+        """Cancel the messages under way; the bus may or may not have accepted them."""
         for sent in self._under_way:
             self._client.give_up(sent.op)
         self._under_way.clear()
 
     def close(self) -> None:
-        """Give up what is under way, and close the connection."""
+        """Cancel the messages under way, and close the connection."""
         self.abort()
         self._client.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
 
-    def _submit(self, destination: Destination, message_id: str, body: bytes,
-                content_type: str | None, properties: dict[str, Any] | None,
-                until: float) -> None:
+    def _submit(
+        self,
+        destination: Destination,
+        message_id: str,
+        body: bytes,
+        content_type: str | None,
+        properties: dict[str, Any] | None,
+        until: float,
+    ) -> None:
         future: Future[Any] = Future()
         left = until - time.monotonic()
-        op = self._client.submit(destination, message_id, body, future, timeout=left + GRACE,
-                                 content_type=content_type, properties=properties)
+        op = self._client.submit(
+            destination,
+            message_id,
+            body,
+            future,
+            timeout=left + GRACE,
+            content_type=content_type,
+            properties=properties,
+        )
         self._under_way.append(_Sent(op, future, until))
 
     def _end(self, sent: _Sent) -> None:
         op, future, until = sent
         if not future.wait(max(0.0, until - time.monotonic())):
             error = self._client.give_up(op)
-            # in that moment it may have been accepted
+            # The bus may have accepted the message at the last moment.
             if not future.wait(GRACE) or not _accepted(future):
                 raise error
         try:
@@ -131,8 +164,9 @@ class Publisher:
                 raise
             LOG.info("Message %s is sent again: %s", op.message_id, error)
             self.resent += 1
-            self._submit(op.destination, op.message_id, op.body, op.content_type, op.properties,
-                         until)
+            self._submit(
+                op.destination, op.message_id, op.body, op.content_type, op.properties, until
+            )
         else:
             self.accepted += 1
 

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Reports of the jobs: one HTML page that needs nothing else, with plots and tables.
+"""Reports of the jobs: one self-contained HTML page with plots and tables.
 
-A page is described by values (:mod:`~amqp1_driver.pipeline.report.model`) and then rendered::
+Values (:mod:`~amqp1_driver.pipeline.report.model`) describe a page, and :func:`write` renders it::
 
     page = Page("Latency", [Section("By address", [
         Table("Percentiles", [Column("address"), Column("p99", "ms")], [["a", 1.5]]),
@@ -20,10 +10,11 @@ A page is described by values (:mod:`~amqp1_driver.pipeline.report.model`) and t
     ])])
     write(page, "report.html")
 
-The same values make the same bytes: no time is in a page unless it is given one. Pages load nothing
-from anywhere, are readable in light and dark, and print.
+The same values make the same bytes: a page contains no time unless the caller gives it one. Pages
+load nothing, are readable in light and dark, and can be printed.
 
-Values are aggregates. Who has raw rows aggregates them first, in Spark.
+Values are aggregates: a job with raw rows aggregates them first, in Spark. Rendering runs on the
+caller's thread, one page at a time.
 """
 
 from amqp1_driver.pipeline.report.html import render, write

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Colours of plots, for light and for dark.
+"""The colours of plots, for light and for dark. Pure, for any thread.
 
-Those of series can be told apart with each of the common forms of colour blindness, which a test
-simulates, and lines differ in dashes and markers as well. Plots are drawn with stand-ins, which
-become CSS variables, so that one drawing serves light, dark and paper.
+The colours of series differ visibly with each of the common forms of colour blindness, which a test
+simulates; lines differ in dashes and markers as well. Plots use stand-ins, which are colours that
+:func:`themed` replaces with CSS variables, so one drawing serves light, dark and paper.
 """
 
 from __future__ import annotations
@@ -38,25 +28,27 @@ THEME: dict[str, tuple[str, str]] = {
     "s5": ("#141414", "#f0f0f0"),
 }
 SERIES = 6
-#: what matplotlib is given for a variable: no drawing has these by chance
+#: the colour that matplotlib draws with for a variable; no drawing has these colours by chance
 _STAND_INS = {name: f"#0{index:x}fe0{index:x}" for index, name in enumerate(THEME)}
 _PATTERN = re.compile("|".join(_STAND_INS.values()))
 _BY_STAND_IN = {stand_in: name for name, stand_in in _STAND_INS.items()}
 
 
 def stand_in(name: str) -> str:
-    """The colour to draw with for a variable of the theme."""
+    """Return the colour to draw with for a variable of the theme."""
     return _STAND_INS[name]
 
 
 def series(index: int) -> str:
-    """The colour to draw series number ``index`` with; they begin again after :data:`SERIES`."""
+    """Return the colour to draw series ``index`` with; colours repeat after :data:`SERIES`."""
     return _STAND_INS[f"s{index % SERIES}"]
 
 
 def themed(svg: str) -> str:
-    """A drawing with variables in place of stand-ins. Its light colours remain where there is no
-    style sheet."""
+    """Return a drawing with CSS variables in place of stand-ins.
+
+    Each variable falls back to its light colour where there is no style sheet.
+    """
 
     def variable(match: re.Match[str]) -> str:
         name = _BY_STAND_IN[match.group()]

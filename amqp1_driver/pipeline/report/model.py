@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a report is made of: plain values, without any drawing."""
+"""The model of a report: plain values, without any drawing.
+
+Pure, for any thread.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-#: what a cell of a table or a key figure may be; None is shown as a dash
+#: the value of a table cell or a key figure; a report shows None as a dash
 Value: TypeAlias = str | int | float | bool | datetime | None
-#: a place on an axis of lines; datetimes make an axis of time, in UTC
+#: a place on the x axis of lines; datetimes make it a time axis, in UTC
 Place: TypeAlias = float | datetime
 
-#: More points than this in a series would be neither seen nor printed.
+#: points of a series, at most; neither a screen nor a printer can show more
 MOST_POINTS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """What an axis shows, its unit ("" for none) and whether it is logarithmic.
+    """An axis: its label, its unit ("" for none) and whether it is logarithmic.
 
-    A logarithmic axis leaves out what is not above 0.
+    A logarithmic axis leaves out values of 0 or less.
     """
 
     label: str
@@ -45,8 +38,10 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """A straight line that says what a value means, such as a limit: across at ``value`` of y,
-    or upright at ``value`` of x."""
+    """A straight line that says what a value means, such as a limit.
+
+    The line lies at ``value`` of y, or stands at ``value`` of x if ``upright`` is true.
+    """
 
     label: str
     value: Place
@@ -57,7 +52,7 @@ class Mark:
 class Series:
     """One line; None in ``y`` leaves a gap. ``low`` and ``high`` draw a band around it.
 
-    :raises ValueError: not as many values of each, or too many to draw
+    :raises ValueError: x, y, low and high differ in length, or are longer than :data:`MOST_POINTS`
     """
 
     name: str
@@ -73,13 +68,15 @@ class Series:
         if len(lengths) != 1:
             raise ValueError(f"series {self.name!r}: x, y, low and high differ in length")
         if len(self.x) > MOST_POINTS:
-            raise ValueError(f"series {self.name!r} has {len(self.x)} points, more than "
-                             f"{MOST_POINTS}: aggregate it first")
+            raise ValueError(
+                f"series {self.name!r} has {len(self.x)} points, more than "
+                f"{MOST_POINTS}: aggregate it first"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Lines over a common x."""
+    """A plot of lines over a common x axis."""
 
     title: str
     series: Sequence[Series]
@@ -87,17 +84,17 @@ class Lines:
     y: Axis
     marks: Sequence[Mark] = ()
     caption: str = ""
-    #: the y axis begins at 0, where it is not logarithmic
+    #: the y axis begins at 0, unless it is logarithmic
     from_zero: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Bars:
-    """Bars of one or several groups, side by side or stacked, for each category.
+    """A plot with bars for each category, of one or several groups, side by side or stacked.
 
-    :param groups: name of the group -> a value for each category; None draws none
-    :param across: the bars lie, for categories with long names
-    :raises ValueError: a group has not as many values as there are categories
+    :param groups: name of the group -> a value for each category; None draws no bar
+    :param across: draw horizontal bars, for categories with long names
+    :raises ValueError: a group has more or fewer values than there are categories
     """
 
     title: str
@@ -113,16 +110,18 @@ class Bars:
     def __post_init__(self) -> None:
         for name, values in self.groups.items():
             if len(values) != len(self.categories):
-                raise ValueError(f"bars {self.title!r}: group {name!r} has {len(values)} values "
-                                 f"for {len(self.categories)} categories")
+                raise ValueError(
+                    f"bars {self.title!r}: group {name!r} has {len(values)} values "
+                    f"for {len(self.categories)} categories"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """Counts of classes; n + 1 edges, which rise, for n counts.
+    """A histogram: n counts between n + 1 rising edges.
 
     :param counts: name of the series -> its counts
-    :raises ValueError: edges and counts do not go together
+    :raises ValueError: the edges do not rise, or their number does not fit that of the counts
     """
 
     title: str
@@ -138,18 +137,20 @@ class Histogram:
             raise ValueError(f"histogram {self.title!r}: the edges do not rise")
         for name, counts in self.counts.items():
             if len(counts) + 1 != len(self.edges):
-                raise ValueError(f"histogram {self.title!r}: {name!r} has {len(counts)} counts "
-                                 f"for {len(self.edges)} edges")
+                raise ValueError(
+                    f"histogram {self.title!r}: {name!r} has {len(counts)} counts "
+                    f"for {len(self.edges)} edges"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
 class Heatmap:
-    """Values in a grid; ``values[row][column]``, None leaves the cell empty.
+    """A grid of values, ``values[row][column]``; None leaves the cell empty.
 
-    :param rows: names, from above
-    :param unit: of the values
-    :param written: the values stand in the cells
-    :raises ValueError: the grid is not as large as its names
+    :param rows: names of the rows, from the top
+    :param value: label, unit and scale of the values
+    :param written: write each value into its cell
+    :raises ValueError: the size of the grid does not fit the names of its rows and columns
     """
 
     title: str
@@ -165,8 +166,9 @@ class Heatmap:
     def __post_init__(self) -> None:
         widths = {len(row) for row in self.values}
         if len(self.values) != len(self.rows) or widths - {len(self.columns)}:
-            raise ValueError(f"heatmap {self.title!r} is not {len(self.rows)} rows of "
-                             f"{len(self.columns)} values")
+            raise ValueError(
+                f"heatmap {self.title!r} is not {len(self.rows)} rows of {len(self.columns)} values"
+            )
 
 
 Plot: TypeAlias = Lines | Bars | Histogram | Heatmap
@@ -174,9 +176,9 @@ Plot: TypeAlias = Lines | Bars | Histogram | Heatmap
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column: its name, its unit ("" for none), and how many decimals ("None": as fits).
+    """A column: its name, its unit ("" for none), and its decimals (None: as many as fit).
 
-    The unit "%" means that values are shares from 0 to 1; they are shown as per cent.
+    The unit "%" means that values are shares from 0 to 1; a report shows them as per cent.
     """
 
     name: str
@@ -186,9 +188,9 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of values. An empty one is shown as ``empty``.
+    """A table of values; if it has no rows, a report shows the text ``empty`` instead.
 
-    :raises ValueError: a row has not as many values as there are columns
+    :raises ValueError: a row has more or fewer values than there are columns
     """
 
     title: str
@@ -200,8 +202,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"table {self.title!r}: {len(row)} values for "
-                                 f"{len(self.columns)} columns: {row!r}")
+                raise ValueError(
+                    f"table {self.title!r}: {len(row)} values for "
+                    f"{len(self.columns)} columns: {row!r}"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,10 +227,10 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """Paragraphs, separated by an empty line. Plain text: nothing in it is markup."""
+    """Paragraphs of plain text, with an empty line between them; nothing in them is markup."""
 
     text: str
-    #: stands out: something to be aware of
+    #: the page highlights the text
     warning: bool = False
 
 
@@ -235,7 +239,7 @@ Part: TypeAlias = Facts | Text | Table | Lines | Bars | Histogram | Heatmap
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading."""
+    """A section of the page, with a heading."""
 
     title: str
     parts: Sequence[Part]
@@ -244,7 +248,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """The whole. ``made`` is shown where it is given, and is in no other way in the page."""
+    """A whole page. It shows the time ``made`` if there is one, and no other time of its own."""
 
     title: str
     sections: Sequence[Section]

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How values are written in tables and beside figures."""
+"""The text form of values in tables, key figures and plots. Pure, for any thread."""
 
 from __future__ import annotations
 
@@ -20,18 +10,19 @@ from datetime import UTC, datetime
 from amqp1_driver.pipeline.report.model import Value
 
 DASH = "-"
-#: digits that count
+#: significant digits
 _DIGITS = 4
 
 
 def shown(value: Value, unit: str = "", decimals: int | None = None) -> str:
-    """A value as text, without its unit.
+    """Return a value as text, without its unit.
 
-    None and what is no number are dashes; times are UTC (a time without zone is taken for UTC), to
-    the millisecond; numbers have commas between thousands and never an exponent. Unit "%" turns a
+    None, NaN and infinity become a dash. Times are UTC, to the millisecond; a time without a zone
+    counts as UTC. Numbers have commas between thousands and never an exponent. The unit "%" turns a
     share (0 to 1) into per cent.
 
-    :param decimals: after the point; None: four digits that count
+    :param decimals: digits after the point; None: none for an int, and for a float as many as make
+        four significant digits, without zeros at the end
     """
     if value is None:
         return DASH

@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Plots as SVG, drawn by matplotlib without any window or global state of pyplot.
+"""Plots as SVG, which matplotlib draws without a window and without the global state of pyplot.
 
-The text of a drawing remains text, and what it is drawn from alone decides what comes out: no date,
-no random identifiers.
+The text of a drawing remains text. A drawing depends on its plot only: it has no date and no random
+identifiers. One thread at a time, because :func:`svg` sets matplotlib's global rcParams meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +32,7 @@ WIDTH, HEIGHT = 7.2, 3.1
 _BAR, _CELL = 0.24, 0.3
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-#: more points than this have no markers
+#: no line has markers if one of them has more points than this
 _MARKED = 60
 _LONGEST_NAME = 44
 _SETTINGS: dict[str, Any] = {
@@ -56,9 +46,10 @@ _SETTINGS: dict[str, Any] = {
 
 
 def svg(plot: Plot, prefix: str = "") -> str:
-    """A plot as an ``<svg>`` element.
+    """Return a plot as an ``<svg>`` element.
 
-    :param prefix: of all identifiers in it: several drawings on a page need different ones
+    :param prefix: prefix of all identifiers in the drawing; drawings on one page need different
+        ones
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -74,8 +65,11 @@ def svg(plot: Plot, prefix: str = "") -> str:
         else:
             _DRAW[type(plot)](axes, plot)
         out = io.StringIO()
-        figure.savefig(out, format="svg",
-                       metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            out,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     return _element(out.getvalue(), prefix)
 
 
@@ -102,13 +96,20 @@ def _empty(plot: Plot) -> bool:
 
 def _say_empty(axes: Any) -> None:
     axes.set_axis_off()
-    axes.text(0.5, 0.5, "nothing to show", ha="center", va="center",
-              color=colours.stand_in("faint"), transform=axes.transAxes)  # fmt: skip
+    axes.text(
+        0.5,
+        0.5,
+        "nothing to show",
+        ha="center",
+        va="center",
+        color=colours.stand_in("faint"),
+        transform=axes.transAxes,
+    )
 
 
 def _element(text: str, prefix: str) -> str:
-    """The element alone, as wide as it may be, with identifiers of its own."""
-    text = text[text.index("<svg"):]
+    """Return the ``<svg>`` element alone, without a fixed size, and with prefixed identifiers."""
+    text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     start, rest = text.split(">", 1)
     text = re.sub(r' (width|height)="[^"]*"', "", start) + ">" + rest
@@ -135,7 +136,7 @@ def _dress(axes: Any, x: Axis, y: Axis, grid: str = "both") -> None:
 
 
 def _scale(axes: Any, which: str, axis: Axis) -> None:
-    """Numbers without exponents, on whichever scale."""
+    """Set the scale of an axis (``which``: x or y), with numbers without exponents."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     one = axes.xaxis if which == "x" else axes.yaxis
@@ -157,8 +158,13 @@ def _time_axis(axes: Any) -> None:
 
 def _legend(axes: Any, names: Sequence[str]) -> None:
     if len(names) > 1:
-        legend = axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=min(4, len(names)),
-                             frameon=False, handlelength=3.2)  # fmt: skip
+        legend = axes.legend(
+            loc="upper left",
+            bbox_to_anchor=(0.0, -0.2),
+            ncols=min(4, len(names)),
+            frameon=False,
+            handlelength=3.2,
+        )
         for text in legend.get_texts():
             text.set_color(colours.stand_in("ink"))
 
@@ -167,15 +173,21 @@ def _marks(axes: Any, marks: Sequence[Mark], across: bool = False) -> None:
     colour = colours.stand_in("faint")
     for mark in marks:
         upright = mark.upright != across
-        (axes.axvline if upright else axes.axhline)(_utc(mark.value), color=colour, linewidth=1.2,
-                                                    linestyle=(0, (4, 2)))
+        (axes.axvline if upright else axes.axhline)(
+            _utc(mark.value), color=colour, linewidth=1.2, linestyle=(0, (4, 2))
+        )
         place = {"x": _utc(mark.value), "y": 1.0} if upright else {"x": 1.0, "y": mark.value}
-        axes.annotate(mark.label, (place["x"], place["y"]), color=colour, fontsize=8,
-                      xycoords=axes.get_xaxis_transform() if upright
-                      else axes.get_yaxis_transform(),
-                      xytext=(3, -2) if upright else (-2, 2), textcoords="offset points",
-                      ha="left" if upright else "right",
-                      va="top" if upright else "bottom")  # fmt: skip
+        axes.annotate(
+            mark.label,
+            (place["x"], place["y"]),
+            color=colour,
+            fontsize=8,
+            xycoords=axes.get_xaxis_transform() if upright else axes.get_yaxis_transform(),
+            xytext=(3, -2) if upright else (-2, 2),
+            textcoords="offset points",
+            ha="left" if upright else "right",
+            va="top" if upright else "bottom",
+        )
 
 
 def _utc(place: Place) -> Place:
@@ -185,8 +197,8 @@ def _utc(place: Place) -> Place:
 
 
 def _short(name: str) -> str:
-    """Names of addresses are told apart by their ends."""
-    return name if len(name) <= _LONGEST_NAME else "…" + name[1 - _LONGEST_NAME:]
+    """Shorten a long name to its end, because names of addresses differ at their ends."""
+    return name if len(name) <= _LONGEST_NAME else "…" + name[1 - _LONGEST_NAME :]
 
 
 # -- kinds ---------------------------------------------------------------------------
@@ -198,9 +210,16 @@ def _lines(axes: Any, plot: Lines) -> None:
         colour = colours.series(index)
         x = [_utc(place) for place in series.x]
         y = [float("nan") if value is None else value for value in series.y]
-        axes.plot(x, y, color=colour, linewidth=1.6, label=_short(series.name),
-                  linestyle=_DASHES[index % len(_DASHES)], markersize=3.5,
-                  marker=_MARKERS[index % len(_MARKERS)] if few else "")  # fmt: skip
+        axes.plot(
+            x,
+            y,
+            color=colour,
+            linewidth=1.6,
+            label=_short(series.name),
+            linestyle=_DASHES[index % len(_DASHES)],
+            markersize=3.5,
+            marker=_MARKERS[index % len(_MARKERS)] if few else "",
+        )
         if series.low:
             axes.fill_between(x, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
     _dress(axes, plot.x, plot.y)
@@ -241,8 +260,12 @@ def _bars(axes: Any, plot: Bars) -> None:
     else:
         _dress(axes, plot.x, plot.y, grid="y")
         _scale(axes, "y", plot.y)
-        axes.set_xticks(list(places), names, rotation=0 if _fit(names) else 30,
-                        ha="center" if _fit(names) else "right")  # fmt: skip
+        axes.set_xticks(
+            list(places),
+            names,
+            rotation=0 if _fit(names) else 30,
+            ha="center" if _fit(names) else "right",
+        )
     _marks(axes, plot.marks, plot.across)
     _legend(axes, list(plot.groups))
 
@@ -252,15 +275,24 @@ def _fit(names: Sequence[str]) -> bool:
 
 
 def _histogram(axes: Any, plot: Histogram) -> None:
-    # A logarithmic axis has no zero to stand on.
+    # A logarithmic axis has no zero as a base line.
     base = 0.8 if plot.y.log else 0.0
     for index, (name, given) in enumerate(plot.counts.items()):
         counts = [max(count, base) for count in given]
-        axes.stairs(counts, plot.edges, color=colours.series(index), linewidth=1.6, baseline=base,
-                    label=_short(name), linestyle=_DASHES[index % len(_DASHES)], fill=False)
+        axes.stairs(
+            counts,
+            plot.edges,
+            color=colours.series(index),
+            linewidth=1.6,
+            baseline=base,
+            label=_short(name),
+            linestyle=_DASHES[index % len(_DASHES)],
+            fill=False,
+        )
         if len(plot.counts) == 1:
-            axes.stairs(counts, plot.edges, color=colours.series(index), alpha=0.3, fill=True,
-                        baseline=base)  # fmt: skip
+            axes.stairs(
+                counts, plot.edges, color=colours.series(index), alpha=0.3, fill=True, baseline=base
+            )
     _dress(axes, plot.x, plot.y)
     _scale(axes, "x", plot.x)
     _scale(axes, "y", plot.y)
@@ -278,13 +310,17 @@ def _heatmap(axes: Any, plot: Heatmap) -> None:
     low, high = min(there), max(there)
     norm = (LogNorm if plot.value.log else Normalize)(low, high if high > low else low + 1)
     grid = [[float("nan") if value is None else value for value in row] for row in plot.values]
-    mesh = axes.pcolormesh(grid, norm=norm, cmap="cividis", linewidth=0.5,
-                           edgecolor=colours.stand_in("page"))  # fmt: skip
+    mesh = axes.pcolormesh(
+        grid, norm=norm, cmap="cividis", linewidth=0.5, edgecolor=colours.stand_in("page")
+    )
     _dress(axes, plot.x, plot.y)
     axes.grid(False)
-    axes.set_xticks([i + 0.5 for i in range(len(plot.columns))], [_short(c) for c in plot.columns],
-                    rotation=0 if _fit(plot.columns) else 40,
-                    ha="center" if _fit(plot.columns) else "right")  # fmt: skip
+    axes.set_xticks(
+        [i + 0.5 for i in range(len(plot.columns))],
+        [_short(c) for c in plot.columns],
+        rotation=0 if _fit(plot.columns) else 40,
+        ha="center" if _fit(plot.columns) else "right",
+    )
     axes.set_yticks([i + 0.5 for i in range(len(plot.rows))], [_short(row) for row in plot.rows])
     axes.invert_yaxis()
     if plot.written:
@@ -295,10 +331,18 @@ def _heatmap(axes: Any, plot: Heatmap) -> None:
 def _write_cells(axes: Any, plot: Heatmap, norm: Any) -> None:
     for i, row in enumerate(plot.values):
         for j, value in enumerate(row):
-            if value is not None:
+            # a logarithmic scale leaves out values of 0 or less
+            if value is not None and (value > 0 or not plot.value.log):
                 light = float(norm(value)) > 0.5
-                axes.text(j + 0.5, i + 0.5, shown(value, plot.value.unit, None), fontsize=7.5,
-                          ha="center", va="center", color="black" if light else "white")
+                axes.text(
+                    j + 0.5,
+                    i + 0.5,
+                    shown(value, plot.value.unit, None),
+                    fontsize=7.5,
+                    ha="center",
+                    va="center",
+                    color="black" if light else "white",
+                )
 
 
 def _colour_bar(axes: Any, mesh: Any, value: Axis) -> None:

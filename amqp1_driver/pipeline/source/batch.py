@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Batch: collect what is there until the links are idle, then read the spool.
+"""Batch reads: collect messages until the links are idle, then read the spool.
 
-Spark has no call that tells a batch source that its rows have arrived, and plans one frame more
-than once when it is used more than once. So a read purges nothing: the same rows come again, with
-those collected since, until :func:`confirm` is called. That is at least once.
+Spark does not tell a batch source that its rows have arrived, and it plans a frame again for each
+use. A read therefore purges nothing: each read returns the same rows, and those collected since,
+until the program calls :func:`confirm`. Delivery is at least once. Collecting is part of planning;
+Spark's workers only read the spool's files.
 """
 
 from __future__ import annotations
@@ -32,38 +23,45 @@ from amqp1_driver.pipeline.spool import Spool
 
 
 class Amqp1Reader(DataSourceReader):
-    """Nothing is opened but while Spark plans."""
+    """A reader that opens the spool and connects to the bus only while Spark plans."""
 
     def __init__(self, options: SourceOptions, factory: Factory) -> None:
         self._options = options
         self._factory = factory
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Collect, and give all rows that were not confirmed.
+        """Collect messages, and return partitions with all rows that are not confirmed.
 
-        :raises CollectorFailed: nothing can be collected
+        :raises CollectorFailed: the collector has failed, or is not attached in the end
+        :raises SpoolError: the spool cannot be opened
         :raises Missing: rows are missing and failOnDataLoss is set
         """
         collection = Collection(self._options, self._factory)
         try:
             high = collection.drain()
             spool = collection.spool
-            planned = ranges.plan(spool, spool.committed + 1, high, self._options.tasks(),
-                                  self._options.fail_on_data_loss)
+            planned = ranges.plan(
+                spool,
+                spool.committed + 1,
+                high,
+                self._options.tasks(),
+                self._options.fail_on_data_loss,
+            )
         finally:
             collection.close()
         return planned or [ranges.RowRange()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a partition."""
+        """Return the record batches of a partition. In a worker."""
         return ranges.read(partition, self._options.fail_on_data_loss)
 
 
 def confirm(spool_dir: str | os.PathLike[str], seq: int) -> None:
-    """Purge the rows of batch reads up to ``seq``, which is the greatest one written elsewhere.
+    """Purge the rows of batch reads up to ``seq``.
 
-    Not while a streaming query uses the spool: that is fenced out by this.
+    Never call this while a streaming query uses the spool: the call fences the query out.
 
+    :param seq: the greatest ``seq`` that the program has written elsewhere
     :raises ValueError: the spool has no such row
     :raises SpoolError: the spool cannot be opened
     """

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A spool and the collector that fills it, as the planning process has them."""
+"""A spool and the collector that fills it, in the process that plans."""
 
 from __future__ import annotations
 
@@ -24,47 +14,54 @@ from amqp1_driver.pipeline.spool import Spool, SpoolError
 
 LOG = logging.getLogger(__name__)
 
-#: seconds
+#: seconds that the collector has to stop
 STOP_TIMEOUT = 5.0
-#: seconds between looks whether the links are idle
+#: seconds between two checks whether the links are idle
 LOOK = 0.05
-#: seconds between two writings of the status file
+#: seconds between two writes of the status file, at least
 REPORT = 1.0
 
 
 class Collecting(Protocol):
-    """What takes messages from the bus, appends them to the spool and acknowledges them."""
+    """A collector, which moves messages from the bus to the spool, then acknowledges them."""
 
     @property
     def error(self) -> BaseException | None:
-        """Why it has given up; None while it has not."""
+        """Return why the collector has failed; None if it has not."""
 
     def start(self) -> None:
-        """Begin to connect; does not wait."""
+        """Begin to connect, without waiting."""
 
     def stop(self, timeout: float) -> object:
-        """Take no more and disconnect; what was not appended goes back to the bus."""
+        """Stop taking messages, and disconnect; messages not appended go back to the bus.
+
+        :param timeout: seconds
+        """
 
     def idle(self) -> bool:
-        """Nothing is buffered, and nothing more comes or may come now."""
+        """Return whether nothing more comes now: the links are idle, or the spool takes no more."""
 
     def wait_for(self, high: int, timeout: float) -> bool:
-        """Wait until row ``high`` is durable or collecting has failed; returns whether it is."""
+        """Wait until row ``high`` is durable or the collector has failed.
+
+        :param timeout: seconds
+        :returns: whether the row is durable
+        """
 
     def facts(self) -> dict[str, Any]:
-        """For the status file."""
+        """Return counters and the state of the links, for the status file."""
 
 
-#: makes a collector that is not started
+#: function that makes a collector without starting it
 Factory = Callable[[SourceOptions, Spool], Collecting]
 
 
 class CollectorFailed(RuntimeError):
-    """The collector has given up; the cause says why."""
+    """The failure of a collector; the text says why."""
 
 
 class Collection:
-    """Opens the spool, which fences out others, and starts to collect.
+    """An open spool and its running collector; opening the spool fences out other processes.
 
     :raises SpoolError: the spool cannot be opened
     """
@@ -72,7 +69,7 @@ class Collection:
     def __init__(self, options: SourceOptions, factory: Factory) -> None:
         self.options = options
         self.spool = Spool.open(options.spool_dir, options.limits())
-        #: when the status file was written last
+        #: time of the last write of the status file, by the monotonic clock
         self._reported = float("-inf")
         try:
             self._collector = factory(options, self.spool)
@@ -87,32 +84,36 @@ class Collection:
             raise
 
     def check(self) -> None:
-        """:raises CollectorFailed: it has"""
+        """Raise an error if the collector has failed.
+
+        :raises CollectorFailed: the collector has failed
+        """
         error = self._collector.error
         if error is not None:
-            raise CollectorFailed(f"messages can no more be taken from the bus: "
-                                  f"{type(error).__name__}: {error}") from error
+            raise CollectorFailed(
+                f"messages can no more be taken from the bus: {type(error).__name__}: {error}"
+            ) from error
 
     def wait(self, seq: int, timeout: float) -> None:
-        """Wait for a row, at most ``timeout`` seconds.
+        """Wait until row ``seq`` is durable, at most ``timeout`` seconds.
 
-        :raises CollectorFailed: it has
+        :raises CollectorFailed: the collector has failed
         """
         self._collector.wait_for(seq, timeout)
         self.check()
 
     @property
     def full(self) -> bool:
-        """Links that are idle are so because the spool takes no more."""
-        # what is buffered while the links are idle is too large for what room there is
+        """Return whether idle links are idle because the spool takes no more."""
+        # A message that stays buffered while the links are idle is too large for the room left.
         return not self.spool.room() or bool(self._collector.facts().get("buffered"))
 
     def drain(self, within: float | None = None) -> int:
-        """Wait until nothing more is at hand, or the spool is full, or drainMaxMs have passed.
+        """Wait until the links are idle, the spool is full, or drainMaxMs have passed.
 
         :param within: seconds, instead of drainMaxMs
-        :returns: the last row that is durable then
-        :raises CollectorFailed: it has, or the bus could not be reached in all that time
+        :returns: the last durable row at that time
+        :raises CollectorFailed: the collector has failed, or is not attached when the time is over
         """
         within = self.options.drain_max if within is None else within
         deadline = time.monotonic() + within
@@ -130,11 +131,12 @@ class Collection:
     def _check_reached(self, within: float) -> None:
         facts = self._collector.facts()
         if not facts.get("attached", True):
-            raise CollectorFailed(f"the bus could not be reached within "
-                                  f"{within:g} s: {facts.get('trouble')}")
+            raise CollectorFailed(
+                f"the bus could not be reached within {within:g} s: {facts.get('trouble')}"
+            )
 
     def report(self) -> None:
-        """Write the status file, at most once a second. That it cannot be written stops nothing.
+        """Write the status file, at most once a second; log a warning if that is impossible.
 
         :raises Fenced: another process has opened the spool
         """

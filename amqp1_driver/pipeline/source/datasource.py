@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The Spark data source ``amqp1`` itself: its name, schema, readers and writers."""
+"""The Spark data source ``amqp1`` itself: its name, schema, readers and writers.
+
+On the thread on which Spark calls it, in each of Spark's processes.
+"""
 
 from __future__ import annotations
 
@@ -28,49 +21,56 @@ from amqp1_driver.pipeline.spool import Spool
 
 
 class Amqp1DataSource(DataSource):
-    """``spark.readStream.format("amqp1")``; made anew in each of Spark's processes."""
+    """The data source of ``format("amqp1")``; each of Spark's processes makes a new one."""
 
     @classmethod
     def name(cls) -> str:
-        """What ``format()`` is given."""
+        """Return the name that ``format()`` takes."""
         return "amqp1"
 
     def schema(self) -> StructType:
-        """See :data:`RAW`."""
+        """Return the columns, :data:`RAW`."""
         return RAW
 
     def reader(self, schema: StructType) -> Amqp1Reader:
-        """For ``spark.read``.
+        """Return the reader for ``spark.read``.
 
         :raises ValueError: an option is wrong or missing
         """
         return Amqp1Reader(SourceOptions.parse(self.options), self.collector)
 
     def streamReader(self, schema: StructType) -> Amqp1StreamReader:
-        """For ``spark.readStream``.
+        """Return the reader for ``spark.readStream``.
 
         :raises ValueError: an option is wrong or missing
         """
         return Amqp1StreamReader(SourceOptions.parse(self.options), self.collector)
 
     def writer(self, schema: StructType, overwrite: bool) -> Amqp1Writer:
-        """For ``df.write``, mode append.
+        """Return the writer for ``df.write``, mode append.
 
-        :raises ValueError: an option is wrong or missing, or the rows are no messages
+        :raises ValueError: the mode is overwrite, an option is wrong or missing, or the rows are
+            not messages
         """
         if overwrite:
             raise ValueError("what is on the bus can't be overwritten: mode 'append' is needed")
         return Amqp1Writer(WriterOptions.parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Amqp1StreamWriter:
-        """For ``writeStream``, output mode append or update.
+        """Return the writer for ``writeStream``, output mode append or update.
 
-        :raises ValueError: an option is wrong or missing, or the rows are no messages
+        :raises ValueError: the output mode is complete, an option is wrong or missing, or the rows
+            are not messages
         """
+        if overwrite:  # Spark asks for it with the output mode complete
+            raise ValueError(
+                "output mode 'complete' would send the whole table again with each batch: "
+                "mode 'append' or 'update' is needed"
+            )
         return Amqp1StreamWriter(WriterOptions.parse(self.options), schema)
 
     def collector(self, options: SourceOptions, spool: Spool) -> Collecting:
-        """What fills the spool; called in the process that plans, and there only."""
+        """Return a collector that fills the spool. Only the process that plans calls this."""
         from amqp1_driver.pipeline.collect import Collector
 
         return Collector(options, spool)

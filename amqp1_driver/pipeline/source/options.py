@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The options of the data source ``amqp1``, as reading needs them."""
+"""The options of the data source ``amqp1`` for reading. Pure, for any thread."""
 
 from __future__ import annotations
 
@@ -21,47 +11,47 @@ from collections.abc import Mapping
 from amqp1_driver.pipeline import options
 from amqp1_driver.pipeline.spool import SpoolLimits
 
-#: of notifications: a queue for each (oslo.messaging's Notifier)
+#: priorities of notifications, each with a queue of its own (oslo.messaging's Notifier)
 PRIORITIES = ("audit", "debug", "info", "warn", "error", "critical", "sample")
 SEGMENT_ROWS = 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SourceOptions:
-    """Checked options; made by :meth:`parse`. Durations are seconds."""
+    """Checked options; :meth:`parse` makes them. Durations are seconds."""
 
-    #: transport URL as oslo.messaging has it; may hold a password
+    #: transport URL as oslo.messaging defines it; may hold a password
     url: str = dataclasses.field(repr=False)
-    #: AMQP addresses, as they go into the link's source
+    #: AMQP addresses for the sources of the links
     addresses: tuple[str, ...] = ()
-    #: topics of notifications, whose addresses are found as the driver finds them
+    #: topics of notifications, which the driver maps to addresses
     topics: tuple[str, ...] = ()
     exchange: str = "openstack"
-    #: queues of a pool get copies, beside those without pool
+    #: pool of listeners: its queues get copies of what the queues without a pool get
     pool: str | None = None
     priorities: tuple[str, ...] = PRIORITIES
-    #: absolute
+    #: absolute path
     spool_dir: str = ""
     max_rows_per_trigger: int = 50_000
-    #: tasks in which a batch is read; 0: one for each processor of the planning process's machine
+    #: tasks that read a batch; 0: one for each processor of the machine of the planning process
     partitions: int = 0
     #: receiving links for each address
     links: int = 1
-    #: messages that the bus may send ahead to each link
+    #: link credit: messages that the bus may send ahead on each link
     credit: int = 2000
-    #: of messages that have come and are not on disc, bytes
-    max_buffer_bytes: int = 64 * 1024 ** 2
-    #: an address that the bus refuses for so long without a pause is an error; 0: it never is
+    #: bytes of messages that have come and are not on disc yet, at most
+    max_buffer_bytes: int = 64 * 1024**2
+    #: time after which an address that the bus refuses without a pause is an error; 0: it never is
     refused_timeout: float = 300.0
     max_spool_rows: int = 1_000_000
-    max_spool_bytes: int = 4 * 1024 ** 3
-    #: rows in one file; less by itself when the spool is to hold few
+    max_spool_bytes: int = 4 * 1024**3
+    #: rows in one file; parse() sets at most half of max_spool_rows if the user gives none
     segment_rows: int = SEGMENT_ROWS
-    #: a message waits at most so long for others to share a file
+    #: longest time that a message waits for others to share a file with
     linger: float = 0.2
-    #: links on which nothing came for so long are idle
+    #: time without a message after which links count as idle
     drain_idle: float = 1.0
-    #: availableNow and batch reads wait at most so long until links are idle
+    #: longest time that availableNow and batch reads wait for idle links
     drain_max: float = 600.0
     fail_on_data_loss: bool = True
     #: options of the driver by name, values as in a configuration file
@@ -69,9 +59,9 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
-        """Read what the user gave to ``.option()``.
+        """Parse the options that the user gave to ``.option()``.
 
-        :raises ValueError: naming the option and the value at fault; never the URL
+        :raises ValueError: an option is wrong; the text names option and value, but never the URL
         """
         values, driver = _KNOWN.parse(given, "url", "spoolDir")
         if "max_spool_rows" in values:
@@ -88,14 +78,15 @@ class SourceOptions:
         except ValueError as error:
             raise ValueError(
                 f"options 'maxSpoolRows' = {self.max_spool_rows}, 'maxSpoolBytes' = "
-                f"{self.max_spool_bytes}, 'segmentRows' = {self.segment_rows}: {error}") from None
+                f"{self.max_spool_bytes}, 'segmentRows' = {self.segment_rows}: {error}"
+            ) from None
 
     def limits(self) -> SpoolLimits:
-        """The caps of the spool."""
+        """Return the caps of the spool."""
         return SpoolLimits(self.max_spool_rows, self.max_spool_bytes, self.segment_rows)
 
     def tasks(self) -> int:
-        """In how many tasks a batch is read."""
+        """Return the number of tasks that read a batch."""
         return self.partitions or os.cpu_count() or 1
 
 

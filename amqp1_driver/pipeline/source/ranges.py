@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Partitions: ranges of rows in the files of a spool, read in Spark's workers."""
+"""Partitions: ranges of rows in the files of a spool.
+
+The process that plans calls :func:`plan`, and Spark's workers call :func:`read`.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +19,12 @@ from amqp1_driver.pipeline.spool.retention import split
 
 LOG = logging.getLogger(__name__)
 
-#: fewer rows are not worth a task of their own
+#: rows for each task, about, at least: a task with fewer rows costs more than it saves
 TASK_ROWS = 2000
 
 
 class RowRange(InputPartition):
-    """Rows for one task: path, first row, last row of each piece."""
+    """The rows for one task, as pieces: path of the file, first row and last row of each."""
 
     def __init__(self, pieces: tuple[tuple[str, int, int], ...] = ()) -> None:
         super().__init__(None)
@@ -41,9 +34,9 @@ class RowRange(InputPartition):
 def plan(spool: Spool, lo: int, hi: int, tasks: int, fail: bool) -> list[RowRange]:
     """Cut rows ``lo`` to ``hi`` into ranges of about equal size.
 
-    :param tasks: how many at most
-    :param fail: whether missing rows are an error, else they are logged
-    :raises Missing: rows are missing
+    :param tasks: number of ranges, at most
+    :param fail: whether missing rows are an error; otherwise the function logs them
+    :raises Missing: rows are missing, and ``fail`` is true
     """
     if hi < lo:
         return []
@@ -53,15 +46,17 @@ def plan(spool: Spool, lo: int, hi: int, tasks: int, fail: bool) -> list[RowRang
         _lost(f"rows {text} are missing in the spool {spool.folder}", fail)
     parts = spool.parts(lo, hi)
     tasks = min(tasks, -(-(hi - lo + 1) // TASK_ROWS))
-    return [RowRange(tuple((str(part.segment.path), part.lo, part.hi) for part in group))
-            for group in split(parts, tasks)]
+    return [
+        RowRange(tuple((str(part.segment.path), part.lo, part.hi) for part in group))
+        for group in split(parts, tasks)
+    ]
 
 
 def read(rows: InputPartition, fail: bool) -> Iterator[Any]:
-    """The record batches of a range, mapped from the files and not copied.
+    """Yield the record batches of a range, mapped from the files without copying.
 
-    :param fail: whether missing rows are an error, else they are logged
-    :raises Missing: a file is gone or torn
+    :param fail: whether missing rows are an error; otherwise the function logs them
+    :raises Missing: a file is missing or torn, and ``fail`` is true
     """
     assert isinstance(rows, RowRange)
     for path, lo, hi in rows.pieces:

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Streaming: the planning process collects into the spool, workers read from it."""
+"""Streaming reads: the planning process collects into the spool, and workers read from it."""
 
 from __future__ import annotations
 
@@ -26,27 +16,28 @@ from amqp1_driver.pipeline.source.collection import Collection, Factory
 from amqp1_driver.pipeline.source.options import SourceOptions
 from amqp1_driver.pipeline.spool import Spool
 
-#: seconds; with nothing to do Spark asks about 100 times a second, unless it is held up
+#: seconds that latestOffset() waits if there is nothing to do; without this wait Spark would call
+#: it about 100 times a second
 HOLD = 0.1
 #: seconds that the bus has to send the first message once there is room again; on a busy machine
-#: that takes longer than links have to be quiet to be idle
+#: that takes longer than the time without a message after which links count as idle
 RETURN = 5.0
 
 
 class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark makes one in the process that plans, and others that only read.
+    """A reader of a stream: Spark makes one in the process that plans, and others that only read.
 
-    So nothing is opened before the first call that plans. Each row is read by exactly one batch,
-    and read again when that batch is repeated after a crash.
+    The reader therefore opens nothing before the first call that plans. Exactly one batch reads
+    each row; the batch reads the row again if Spark repeats it after a crash.
     """
 
     def __init__(self, options: SourceOptions, factory: Factory) -> None:
         self._options = options
         self._factory = factory
         self._opened: Collection | None = None
-        #: of availableNow: the last row that the spool could take of what was there
+        #: with availableNow: the last row that the spool had when it was drained; None otherwise
         self._target: int | None = None
-        #: whether there may be more, and seconds that may yet be spent on waiting for it
+        #: whether the bus may have more messages, and the seconds left for waiting for them
         self._more = False
         self._patience = options.drain_max
 
@@ -58,16 +49,16 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- planning --------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Of a query without checkpoint: what nobody has committed comes first."""
+        """Return where a query without checkpoint begins: after the last committed row."""
         spool = self._collection().spool
         return offsets.make(spool, spool.committed)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Option maxRowsPerTrigger."""
+        """Return the limit of option maxRowsPerTrigger."""
         return ReadMaxRows(self._options.max_rows_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Settle what is there now: the links have gone idle or the spool is full."""
+        """Collect what is there now: until the links are idle or the spool is full."""
         self._drain()
 
     def _drain(self) -> None:
@@ -77,24 +68,24 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._more = self._patience > 0 and collection.full
 
     def _drain_again(self) -> None:
-        """All that the spool could take is processed, and there was no room for the rest.
+        """Collect the rest: the spool was full before, and all its rows are processed now.
 
-        What comes meanwhile is taken too, as nobody can tell it from the rest. So the run ends
-        when it has caught up, or has waited for messages for drainMaxMs in all.
+        This also collects messages sent since the run began, because nothing tells them from the
+        rest. The run therefore ends when it has caught up, or has waited for drainMaxMs in all.
         """
         collection, began = self._collection(), time.monotonic()
         if not collection.full:
-            # There is room since a moment ago. Nothing has come on these links for a while, but
-            # only because they had no credit.
+            # The commit a moment ago has made room. The links count as idle, but only because
+            # they had no credit.
             longest = max(RETURN, self._options.drain_idle)
             collection.wait(collection.spool.high + 1, min(self._patience, longest))
             self._patience -= time.monotonic() - began
         self._drain()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch.
+        """Return the end of the next batch.
 
-        :raises CollectorFailed: nothing can be collected any more
+        :raises CollectorFailed: the collector has failed
         :raises SpoolError: the checkpoint is of another spool
         """
         collection = self._collection()
@@ -104,9 +95,9 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seq = offsets.seq(start, spool)
         high = max(seq, self._end(spool))
         if high == seq:
-            # Spark commits a batch only when it plans the next. A spool that is full of rows
-            # already processed would wait for that for ever, so they are committed now: Spark
-            # asks for what comes after them only once their batch is done.
+            # Spark commits a batch only when it plans the next one, and a spool full of processed
+            # rows would wait for that for ever. So commit them now: Spark asks for rows after
+            # them only once their batch is done.
             if spool.committed < seq:
                 spool.commit(seq)
             if self._target is None:
@@ -119,31 +110,38 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.make(spool, high)
 
     def _end(self, spool: Spool) -> int:
-        """The last row that may be read now."""
+        """Return the last row that a batch may read now."""
         return spool.high if self._target is None else self._target
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What is durable, for the progress of the query."""
+        """Return the offset of the last durable row, for the progress of the query."""
         if self._opened is None:
             return None
         return offsets.make(self._opened.spool, self._opened.spool.high)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Rows after ``start`` to ``end``; after a restart those of the unfinished batch.
+        """Return the partitions of the rows after ``start`` up to ``end``.
+
+        After a restart these are the rows of the unfinished batch.
 
         :raises Missing: rows are missing and failOnDataLoss is set
         """
         spool = self._collection().spool
-        return ranges.plan(spool, offsets.seq(start, spool) + 1, offsets.seq(end, spool),
-                           self._options.tasks(), self._options.fail_on_data_loss)
+        return ranges.plan(
+            spool,
+            offsets.seq(start, spool) + 1,
+            offsets.seq(end, spool),
+            self._options.tasks(),
+            self._options.fail_on_data_loss,
+        )
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Rows up to ``end`` are in the sink."""
+        """Commit the rows up to ``end`` in the spool: they are in the sink."""
         spool = self._collection().spool
         spool.commit(offsets.seq(end, spool))
 
     def stop(self) -> None:
-        """Disconnect; Spark does not always call it, so nothing depends on it."""
+        """Disconnect. Spark does not always call this method, so nothing depends on it."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
@@ -151,5 +149,5 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in workers ------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a partition."""
+        """Return the record batches of a partition."""
         return ranges.read(partition, self._options.fail_on_data_loss)

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""``df.write.format("amqp1")`` and ``writeStream``: each row is accepted by the bus, or its task
-fails.
+"""Writers for ``df.write`` and ``writeStream``: the bus accepts each row, or the row's task fails.
 
-A task that is tried again sends its rows again, with the same ids. What was sent before a
-failure stays sent: the bus has no transaction over many tasks.
+Spark makes a writer in the process that plans, and publishes in tasks. A task that Spark tries
+again sends its rows again, with the same ids. Messages sent before a failure stay sent: the bus has
+no transaction over many tasks.
 """
 
 from __future__ import annotations
@@ -35,16 +25,16 @@ from pyspark.sql.types import StructType
 from amqp1_driver.pipeline.publish import rows
 from amqp1_driver.pipeline.publish.options import WriterOptions
 
-#: what Spark tells the tasks of a stream
+#: names of local properties that Spark sets for the tasks of a stream
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclasses.dataclass
 class Published(WriterCommitMessage):
-    """What a task has done.
+    """The result of a task.
 
-    :param accepted: messages that the bus has accepted
-    :param resent: of these, sent twice because a connection was lost
+    :param accepted: number of messages that the bus has accepted
+    :param resent: number of sends repeated after a lost connection
     """
 
     accepted: int = 0
@@ -52,22 +42,29 @@ class Published(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers do. Made where the job is planned, then pickled for its tasks.
+    """The base of both writers. The process that plans makes it; Spark pickles it for the tasks.
 
-    :param options: of the sink
-    :param schema: of the data frame
-    :raises ValueError: its rows are no messages
+    :param options: options of the sink
+    :param schema: schema of the data frame
+    :raises ValueError: the rows of the data frame are not messages
     """
 
     def __init__(self, options: WriterOptions, schema: StructType) -> None:
         self._options = options
         self._job = uuid.uuid4().hex
-        rows.check(((field.name, field.dataType.simpleString()) for field in schema.fields),
-                   options.destination())
+        rows.check(
+            ((field.name, field.dataType.simpleString()) for field in schema.fields),
+            options.destination(),
+        )
 
     def publish(self, batches: Iterable[Any]) -> Published:
-        """Send all rows of a task, and wait until the bus has accepted them."""
-        # late: planning needs no connection, and proton is not to be forked with one
+        """Send all rows of a task, and wait until the bus has accepted them.
+
+        :raises AmqpError: the bus has not accepted one of the messages
+        :raises ValueError: a row has no address, and the options give none
+        """
+        # Imported here: planning needs no connection, and a process must not fork while proton has
+        # one.
         from amqp1_driver.pipeline import bus
         from amqp1_driver.pipeline.publish.publisher import Publisher
 
@@ -75,14 +72,15 @@ class _Writer:
         prefix = self._prefix()
         client = bus.make_client(options.url, options.exchange, options.driver)
         with Publisher(client, options.max_in_flight, options.timeout) as publisher:
-            for message in rows.messages(batches, options.destination(),
-                                         lambda number: f"{prefix}-{number}"):
+            for message in rows.messages(
+                batches, options.destination(), lambda number: f"{prefix}-{number}"
+            ):
                 publisher.send(*message)
             publisher.flush()
             return Published(publisher.accepted, publisher.resent)
 
     def _prefix(self) -> str:
-        """The same for the same task, also when Spark runs it, or all of the batch, again."""
+        """Return the prefix of the task's ids: the same if Spark repeats the task or the batch."""
         context = TaskContext.get()
         local = context.getLocalProperty if context is not None else lambda name: None
         begin = self._options.id_prefix or local(_QUERY) or self._job
@@ -92,22 +90,22 @@ class _Writer:
 
 
 class Amqp1Writer(_Writer, DataSourceArrowWriter):
-    """Of a batch."""
+    """The writer of a batch."""
 
     def write(self, iterator: Iterator[Any]) -> Published:
-        """See :meth:`_Writer.publish`; in a task."""
+        """Send the rows of a task; see :meth:`_Writer.publish`."""
         return self.publish(iterator)
 
 
 class Amqp1StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Of a stream."""
+    """The writer of a stream."""
 
     def write(self, iterator: Iterator[Any]) -> Published:
-        """See :meth:`_Writer.publish`; in a task."""
+        """Send the rows of a task; see :meth:`_Writer.publish`."""
         return self.publish(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All is on the bus already."""
+        """Do nothing: the bus has accepted all rows already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What is on the bus stays there; the batch comes again, with the same ids."""
+        """Do nothing: accepted rows stay on the bus; Spark repeats the batch with the same ids."""

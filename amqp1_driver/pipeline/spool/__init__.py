@@ -1,28 +1,20 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The durable spool between the bus and Spark: files and pyarrow, neither Spark nor the driver.
+"""The durable spool between the bus and Spark, in files of a folder.  Any thread.
 
-What is appended is on disc before it is acknowledged to the bus; what Spark has committed is
-purged. A folder has one writer at a time.
+The collector appends rows to disc before it acknowledges their messages to the bus. A commit by
+Spark purges rows. A folder has one writer at a time. The package needs pyarrow, but neither Spark
+nor the driver.
 """
 
 from amqp1_driver.pipeline.spool.caps import SpoolLimits
 from amqp1_driver.pipeline.spool.errors import Damaged, Fenced, Full, Missing, SpoolError
-from amqp1_driver.pipeline.spool.rows import SCHEMA, Row
+from amqp1_driver.pipeline.spool.rows import SCHEMA, UNDECODABLE, Row
 from amqp1_driver.pipeline.spool.spool import Appended, Spool
 
 __all__ = [
     "SCHEMA",
+    "UNDECODABLE",
     "Appended",
     "Damaged",
     "Fenced",

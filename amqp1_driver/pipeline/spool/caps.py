@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The caps of a spool: what fits below them. Pure."""
+"""The caps of a spool, and which rows fit below them.  Pure; any thread."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from amqp1_driver.pipeline.spool.errors import Full
@@ -32,34 +22,45 @@ from amqp1_driver.pipeline.spool.rows import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpoolLimits:
-    """Caps on what is on disc. A segment is at most half of them, so that one that is kept
-    after all was committed leaves room.
+    """Caps on the rows and bytes on disc.
 
-    :param max_rows: rows
+    A segment has at most half of either cap. The spool keeps its newest segment even when all rows
+    are committed, and this leaves room for the next one.
+
+    :param max_rows: rows of all segments
     :param max_bytes: bytes of all segments
-    :param segment_rows: rows in a segment
-    :raises ValueError: they contradict each other
+    :param segment_rows: rows in one segment
+    :raises ValueError: the caps contradict each other
     """
 
     max_rows: int = 1_000_000
-    max_bytes: int = 4 * 1024 ** 3
+    max_bytes: int = 4 * 1024**3
     segment_rows: int = 10_000
 
     def __post_init__(self) -> None:
         if self.segment_rows < 1:
             raise ValueError("a segment must have at least one row")
         if self.max_rows < 2 * self.segment_rows:
-            raise ValueError(f"the spool must take two segments: {self.max_rows} rows at most, "
-                             f"but {self.segment_rows} in a segment")
+            raise ValueError(
+                f"the spool must take two segments: {self.max_rows} rows at most, "
+                f"but {self.segment_rows} in a segment"
+            )
         if self.max_bytes < 4 * (FILE_OVERHEAD + BATCH_OVERHEAD):
             raise ValueError(f"{self.max_bytes} bytes are too few for a spool")
 
+    @property
+    def largest(self) -> int:
+        """Return the most bytes of one row, by :func:`~.rows.sizes`: half of the cap, less
+        overhead."""
+        return self.max_bytes // 2 - FILE_OVERHEAD - BATCH_OVERHEAD
+
 
 class Piece(NamedTuple):
-    """Rows that go into one segment.
+    """The shape of one segment that is not written yet.
 
-    :param size: their bytes on disc at most
-    :param batches: how many rows each record batch has
+    :param rows: number of rows
+    :param size: bytes on disc, at most
+    :param batches: number of rows of each record batch
     """
 
     rows: int
@@ -68,49 +69,76 @@ class Piece(NamedTuple):
 
 
 def cut(rows: Sequence[Row], limits: SpoolLimits) -> list[Piece]:
-    """Cut rows into segments.
+    """Divide rows into segments, and each segment into record batches.
 
-    :raises Full: a row is larger than half of the cap
+    :raises Full: a row is larger than ``SpoolLimits.largest``
     """
-    most = limits.max_bytes // 2
-    pieces: list[Piece] = []
-    # of the segment, of its last record batch, and the rows of those before
-    count, size, batch, batch_size, before = 0, FILE_OVERHEAD, 0, 0, []
-    for need in sizes(rows):
-        if need + FILE_OVERHEAD + BATCH_OVERHEAD > most:
-            raise Full(f"a message of about {need} bytes is too large for the spool: its cap is "
-                       f"{limits.max_bytes} bytes, and one message may have half of that")
+    needs = sizes(rows)
+    need = max(needs, default=0)
+    if need > limits.largest:
+        raise Full(
+            f"a message of about {need} bytes is too large for the spool: its cap is "
+            f"{limits.max_bytes} bytes, and one message may have half of that"
+        )
+    return list(_pieces(needs, limits.segment_rows, limits.max_bytes // 2))
+
+
+def _pieces(needs: Sequence[int], most_rows: int, most_bytes: int) -> Iterator[Piece]:
+    """Yield the pieces of rows with these sizes, each as large as its caps allow.
+
+    A single row that exceeds ``most_bytes`` is a piece of its own.
+    """
+    # Rows and bytes of the segment, rows and bytes of its last record batch, and the numbers of
+    # rows of the batches before that one.
+    count, size, batch, batch_size = 0, FILE_OVERHEAD, 0, 0
+    before: list[int] = []
+    for need in needs:
         if batch == BATCH_ROWS or batch_size + need > BATCH_BYTES:
             before.append(batch)
             batch = batch_size = 0
         more = need if batch else need + BATCH_OVERHEAD
-        if count and (count == limits.segment_rows or size + more > most):
-            pieces.append(Piece(count, size, (*before, batch) if batch else tuple(before)))
+        if count and (count == most_rows or size + more > most_bytes):
+            yield Piece(count, size, (*before, batch) if batch else tuple(before))
             count, size, batch, batch_size, before = 0, FILE_OVERHEAD, 0, 0, []
             more = need + BATCH_OVERHEAD
         count += 1
         size += more
         batch += 1
         batch_size += need
-    return [*pieces, Piece(count, size, (*before, batch))] if count else pieces
+    if count:
+        yield Piece(count, size, (*before, batch))
 
 
-def fitting(pieces: Sequence[Piece], retained: Retained, limits: SpoolLimits) -> int:
-    """How many rows, from the first on, fit beside what is retained."""
-    rows, size, fit = retained.rows, retained.size, 0
+def fitting(
+    rows: Sequence[Row], pieces: Sequence[Piece], retained: Retained, limits: SpoolLimits
+) -> int:
+    """Return how many rows, from the first on, fit beside the retained ones.
+
+    Each cap may divide a piece.
+
+    :param pieces: the rows as :func:`cut` divides them
+    """
+    count, size, fit = retained.rows, retained.size, 0
     for piece in pieces:
-        size += piece.size
-        taken = min(piece.rows, limits.max_rows - rows)
-        if size > limits.max_bytes or taken <= 0:
-            break
-        rows += taken
+        taken = piece.rows
+        if size + piece.size > limits.max_bytes:
+            taken = _beginning(rows[fit : fit + taken], limits, limits.max_bytes - size)
+        taken = max(0, min(taken, limits.max_rows - count))
         fit += taken
         if taken < piece.rows:
             break
+        count += taken
+        size += piece.size
     return fit
 
 
+def _beginning(rows: Sequence[Row], limits: SpoolLimits, free: int) -> int:
+    """Return how many rows of one piece, from the first on, fit into ``free`` bytes."""
+    first = next(_pieces(sizes(rows), limits.segment_rows, free))
+    return first.rows if first.size <= free else 0
+
+
 def room(retained: Retained, limits: SpoolLimits, each: float) -> int:
-    """Rows of ``each`` bytes that fit beside what is retained."""
+    """Return how many rows of ``each`` bytes fit beside the retained ones."""
     free = limits.max_bytes - retained.size - FILE_OVERHEAD - BATCH_OVERHEAD
     return max(0, min(limits.max_rows - retained.rows, int(free / each)))

@@ -1,36 +1,26 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What can go wrong with a spool."""
+"""The errors of a spool; any thread raises them."""
 
 
 class SpoolError(RuntimeError):
-    """The spool cannot do what was asked; nothing of it may be acknowledged to the bus."""
+    """The failure of an operation on the spool; do not acknowledge its messages to the bus."""
 
 
 class Fenced(SpoolError):
-    """Another process has opened the spool since: this one may write nothing more."""
+    """The error of a process that may no longer write, since another one has opened the spool."""
 
 
 class Full(SpoolError):
-    """The rows do not fit below the caps of the spool; nothing was written.
+    """The error when rows do not fit below the caps of the spool, which has written none of them.
 
-    They fit later, after a commit, unless one of them is larger than the spool takes at all.
+    The rows fit after a commit, unless one row is larger than ``SpoolLimits.largest``.
     """
 
 
 class Damaged(SpoolError):
-    """The folder is no spool, or what is in it contradicts itself."""
+    """The error when a folder is not a spool, or its files contradict each other."""
 
 
 class Missing(SpoolError):
-    """Rows that the spool had are gone: data loss."""
+    """The error when rows of the spool are lost."""

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""One writer at a time: whoever opens the spool last fences all others out.
+"""The fence that gives a spool one writer: the process that opened the spool last.  Any thread.
 
-After a JVM was killed its reader process lives on for seconds, still connected and writing. An
-exclusive lock alone would keep the new one waiting for it; so the new one takes the next epoch,
-and every change is made under the lock and only while the epoch is still one's own.
+When a JVM is killed, its reader process lives on for seconds, still connected and writing. With an
+exclusive lock alone, the next reader would have to wait for that process. Instead, the next reader
+takes the next epoch. A process makes each change under the lock, and only while the epoch in the
+folder is its own.
 """
 
 from __future__ import annotations
@@ -32,28 +23,32 @@ from amqp1_driver.pipeline.spool.errors import Damaged, Fenced, SpoolError
 
 LOCK = "lock"
 EPOCH = "epoch"
-#: seconds; the lock is held for a rename and two fsyncs only
+#: seconds to wait for the lock; a change holds it for a rename and two fsyncs only
 TIMEOUT = 30.0
 
 
 class Fence:
-    """The right to change a folder. Any thread.
+    """The right of this process to change a folder. Any thread.
 
-    :param folder: exists
+    :param folder: an existing folder
+    :param timeout: seconds to wait for the lock
     """
 
     def __init__(self, folder: Path, timeout: float = TIMEOUT) -> None:
         self._folder = folder
         self._timeout = timeout
         self._threads = threading.Lock()
-        self._handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.epoch = 0
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Take the next epoch; the lock is held until the context ends, to look around in peace.
+        """Take the next epoch, and hold the lock until the context ends.
 
-        :raises SpoolError: the lock is not to be had in time
+        No other process changes the folder within the context, so the caller can read its files.
+
+        :raises SpoolError: another process held the lock until the timeout, or the fence is closed
+        :raises Damaged: the file with the epoch holds no number
         """
         with self._locked():
             self.epoch = self._read() + 1
@@ -62,21 +57,23 @@ class Fence:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock for a change.
+        """Hold the lock for one change.
 
-        :raises Fenced: another one has taken a later epoch
-        :raises SpoolError: the lock is not to be had in time
+        :raises Fenced: another process has taken a later epoch
+        :raises SpoolError: another process held the lock until the timeout, or the fence is closed
+        :raises Damaged: the file with the epoch holds no number
         """
         with self._locked():
             current = self._read()
             if current != self.epoch:
                 raise Fenced(
                     f"the spool {self._folder} was opened by another process (epoch {current}, "
-                    f"ours is {self.epoch}): this one writes and acknowledges nothing more")
+                    f"ours is {self.epoch}): this one writes and acknowledges nothing more"
+                )
             yield
 
     def close(self) -> None:
-        """Give the file handle back."""
+        """Close the file handle. A second call does nothing."""
         with self._threads:
             if self._handle >= 0:
                 os.close(self._handle)
@@ -109,30 +106,33 @@ class Fence:
             if handle is None:
                 raise SpoolError(
                     f"the spool {self._folder} was locked by another process for "
-                    f"{self._timeout:g} s") from None
+                    f"{self._timeout:g} s"
+                ) from None
             os.close(self._handle)
             self._handle = handle
 
 
 class _Waiter:
-    """Waits for a lock on a thread of its own, because the kernel's wait has no deadline and only
-    the main thread can be interrupted in it.
+    """A wait for a lock, on a thread of its own.
 
-    A wait that is given up goes on there, on a handle of its own; the lock that it gets in the end
-    is let go at once. A process that ends does not wait for it.
+    The kernel's wait has no deadline, and a signal interrupts it on the main thread only. After a
+    timeout the thread waits on, with a file handle of its own; when it gets the lock, it releases
+    the lock at once. The thread is a daemon: the process can end without it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        #: the handle with the lock, or the error; whoever takes it decides
+        #: the handle with the lock, or the error
         self._got: queue.SimpleQueue[int | OSError] = queue.SimpleQueue()
         self._deciding = threading.Lock()
         self._given_up = False
 
     def wait(self, timeout: float) -> int | None:
-        """The handle with the lock; None if it was not to be had in so many seconds.
+        """Wait for the lock.
 
-        :raises OSError: it cannot be locked
+        :param timeout: seconds
+        :returns: the handle with the lock, which the caller closes; None: the timeout has passed
+        :raises OSError: the file cannot be opened or locked
         """
         threading.Thread(target=self._run, name="amqp1-lock", daemon=True).start()
         try:

@@ -1,33 +1,30 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Files of a spool: names, and how they are replaced so that a crash leaves old or new."""
+"""The names of a spool's files, and functions that write them safe from crashes.  Any thread.
+
+After a crash a replaced file has its old or its new contents, never a part.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 SEGMENT = ".arrow"
-#: a segment that could not be read; kept aside, its rows are missing
+#: suffix of a segment that could not be read; the file stays, but its rows are missing
 TORN = ".torn"
 TEMPORARY = ".tmp"
 _NAME = re.compile(r"(\d{20})-(\d{20})(\.arrow|\.torn)")
 
 
 class Segment(NamedTuple):
-    """Rows ``lo`` to ``hi``, both included, in one file."""
+    """A file with the rows ``lo`` to ``hi``, both included.
+
+    :param size: bytes
+    :param torn: the file could not be read
+    """
 
     lo: int
     hi: int
@@ -37,12 +34,12 @@ class Segment(NamedTuple):
 
 
 def segment_name(lo: int, hi: int) -> str:
-    """Name of the file with these rows; names sort as the rows do."""
+    """Return the name of the file with these rows; names sort in order of the rows."""
     return f"{lo:020}-{hi:020}{SEGMENT}"
 
 
 def segments(folder: Path) -> list[Segment]:
-    """All segments of the folder in order, also those that are set aside as torn."""
+    """Return all segments of the folder in order, the torn ones included."""
     found = []
     for entry in os.scandir(folder):
         match = _NAME.fullmatch(entry.name)
@@ -50,16 +47,19 @@ def segments(folder: Path) -> list[Segment]:
             try:
                 size = entry.stat().st_size
             except FileNotFoundError:
-                continue  # purged just now
-            found.append(Segment(int(match[1]), int(match[2]), Path(entry.path), size,
-                                 match[3] == TORN))
+                continue  # another process has just purged the file
+            found.append(
+                Segment(int(match[1]), int(match[2]), Path(entry.path), size, match[3] == TORN)
+            )
     return sorted(found)
 
 
 def remove_temporary(folder: Path) -> int:
-    """Remove what an earlier process did not finish: it was never acknowledged.
+    """Remove the files that an earlier process did not finish.
 
-    :returns: how many files
+    No process has acknowledged the messages in them to the bus.
+
+    :returns: number of files removed
     """
     found = [entry.path for entry in os.scandir(folder) if entry.name.endswith(TEMPORARY)]
     for path in found:
@@ -68,7 +68,7 @@ def remove_temporary(folder: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in the folder outlast a crash of the machine."""
+    """Force renames in the folder to disc, so that they survive a crash of the machine."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -76,19 +76,37 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder, and those above it, so that it outlasts a crash of the machine."""
+def make_folder(folder: Path, mode: int = 0o700) -> None:
+    """Make the folder and its parents, so that they survive a crash of the machine.
+
+    Only the owner can read the folder, since messages may hold secrets. The umask decides the mode
+    of the parents. A folder that exists stays as it is.
+    """
     if not folder.is_dir():
         if folder.parent != folder:
-            make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+            make_folder(folder.parent, 0o777)
+        folder.mkdir(mode=mode, exist_ok=True)
         sync_folder(folder.parent)
 
 
+def create(path: Path) -> BinaryIO:
+    """Open a file for writing, empty, that only its owner can read under any umask."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(handle, 0o600)  # the mode in open() has no effect on a file that existed
+        return os.fdopen(handle, "wb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Write a small file so that readers see the old or the new contents, never a part."""
+    """Write a small file so that readers see the old or the new contents, never a part.
+
+    :param durable: also force the file and its name to disc
+    """
     temporary = path.with_name(f".{path.name}{TEMPORARY}")
-    with open(temporary, "wb") as file:
+    with create(temporary) as file:
         file.write(data)
         file.flush()
         if durable:

@@ -1,19 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Message ids of the rows that are retained, in 16 bytes each: hash and sequence number.
+"""An index of the message ids of the retained rows.  Any thread, one at a time.
 
-A hash that is found is only a candidate: whoever asks looks into the segment, so that no message
-is taken for another one.
+The index stores 16 bytes per row: the hash of the id and the sequence number. A hash that matches
+is only a candidate. The caller compares the ids in the segment, so that it never takes one message
+for another.
 """
 
 from __future__ import annotations
@@ -24,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 _Numbers = npt.NDArray[np.int64]
-#: purged rows that may wait before they are taken out
+#: the index may keep this many purged rows, and half of its length more, before it removes them
 SLACK = 65536
 
 
 class Ids:
-    """Sorted runs that are merged when their lengths come close, so that there are few of them.
+    """An index of hashes in sorted runs. Not thread-safe.
 
-    Not thread-safe.
+    The index merges the last two runs while the older one is less than twice as long, so there are
+    few runs.
     """
 
     def __init__(self) -> None:
@@ -43,7 +35,10 @@ class Ids:
         return sum(len(hashes) for hashes, _ in self._runs)
 
     def add(self, ids: Sequence[str | None], first: int) -> None:
-        """Remember the ids of rows ``first`` and following; None has no id."""
+        """Add the ids of the rows from ``first`` on.
+
+        :param ids: None for a row without id
+        """
         pairs = [(hash(each), seq) for seq, each in enumerate(ids, first) if each is not None]
         if not pairs:
             return
@@ -53,7 +48,10 @@ class Ids:
             self._merge(2)
 
     def purge(self, low: int) -> None:
-        """Forget rows before ``low``; they are taken out when that is worth the work."""
+        """Forget the rows before ``low``.
+
+        :meth:`candidates` ignores these rows at once. The index removes them when there are many.
+        """
         self._purged += max(0, low - self._low)
         self._low = max(self._low, low)
         if self._purged > SLACK + len(self) // 2:
@@ -61,7 +59,10 @@ class Ids:
             self._purged = 0
 
     def candidates(self, ids: Sequence[str | None]) -> list[int]:
-        """For each id the row that probably has it, 0 when certainly none has."""
+        """Return for each id the row that probably has it, or 0 when no row has it.
+
+        :param ids: None never has a row
+        """
         wanted = np.array([0 if each is None else hash(each) for each in ids], dtype=np.int64)
         found = np.zeros(len(ids), dtype=np.int64)
         for hashes, seqs in self._runs:
@@ -81,6 +82,6 @@ class Ids:
 
 
 def _sorted(hashes: _Numbers, seqs: _Numbers) -> tuple[_Numbers, _Numbers]:
-    # stable: of equal hashes the later row comes last, and is the one that is found
+    # A stable sort: of equal hashes the later row comes last, and candidates() finds that one.
     order = np.argsort(hashes, kind="stable")
     return hashes[order], seqs[order]

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Which messages the spool has already: redelivered ones are not appended again."""
+"""The detection of messages that the spool has already.  Any thread, one at a time.
+
+The spool does not append a redelivered message again.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +15,14 @@ from amqp1_driver.pipeline.spool.ids import Ids
 from amqp1_driver.pipeline.spool.retention import Retained
 from amqp1_driver.pipeline.spool.rows import Row
 
-#: segments whose message ids are kept at hand: redelivered messages come in bulk
+#: segments whose message ids stay in memory, since the bus redelivers many messages at once
 LOOKED_INTO = 4
 
 
 class Known:
-    """The message ids of the rows retained. Not thread-safe.
+    """The message ids of the retained rows. Not thread-safe.
 
-    :param retained: of the spool; its segments are looked into
+    :param retained: the spool's segments; this class reads the ids from their files
     """
 
     def __init__(self, retained: Retained) -> None:
@@ -40,20 +33,25 @@ class Known:
             self._ids.add(segments.message_ids(part.segment.path), part.lo)
 
     def add(self, rows: Sequence[Row], first: int) -> None:
-        """Rows ``first`` and following were appended."""
+        """Add the ids of rows that the spool has appended; the first one is row ``first``."""
         self._ids.add([row.message_id for row in rows], first)
 
     def purged(self) -> None:
-        """Rows were purged; their ids are forgotten."""
+        """Forget the ids of the rows that the spool has purged."""
         self._ids.purge(self._retained.low)
 
     def of(self, ids: Sequence[str | None]) -> list[bool]:
-        """For each id whether a retained row has it; never for None."""
-        return [bool(seq) and each in self._beside(seq)
-                for each, seq in zip(ids, self._ids.candidates(ids), strict=True)]
+        """Return for each id whether a retained row has it; False for None."""
+        return [
+            bool(seq) and each in self._beside(seq)
+            for each, seq in zip(ids, self._ids.candidates(ids), strict=True)
+        ]
 
     def fresh(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows whose id no retained row has, and no earlier one of these."""
+        """Return the rows whose id neither a retained row nor an earlier one of ``rows`` has.
+
+        A row without id is always among them.
+        """
         seen: set[str] = set()
         found = []
         for row, known in zip(rows, self.of([row.message_id for row in rows]), strict=True):
@@ -65,7 +63,7 @@ class Known:
         return found
 
     def _beside(self, seq: int) -> set[str | None]:
-        """Message ids of the segment with that row."""
+        """Return the message ids of the segment that holds the row ``seq``."""
         segment = self._retained.at(seq)
         if segment is None:
             return set()

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is found when a spool is opened. The lock is held meanwhile."""
+"""The recovery of a spool when a process opens it.  Any thread, under the lock of :mod:`.fence`."""
 
 from __future__ import annotations
 
@@ -32,7 +22,10 @@ FORMAT = 1
 
 
 class Found(NamedTuple):
-    """A spool as it was left."""
+    """The state in which the last writer left a spool.
+
+    :param committed: the last committed row, 0 when there is none
+    """
 
     uuid: str
     committed: int
@@ -40,15 +33,22 @@ class Found(NamedTuple):
 
 
 def look(folder: Path) -> Found:
-    """Find out what is in the folder, which becomes a spool when it is none.
+    """Read the state of the spool in the folder, and repair what can be repaired.
 
-    :raises Damaged: it is no spool, or contradicts itself
-    :raises OSError: it cannot be read or written
+    This function removes unfinished files, renames torn segments and logs missing rows. A folder
+    with neither ``spool.json`` nor segments becomes a new spool.
+
+    :raises Damaged: the folder is not a spool, or its files contradict each other
+    :raises OSError: the folder cannot be read or written
     """
     unfinished = files.remove_temporary(folder)
     if unfinished:
-        LOG.info("Spool %s: %d unfinished files of an earlier process are removed; nothing in "
-                 "them was acknowledged", folder, unfinished)
+        LOG.info(
+            "Spool %s: %d unfinished files of an earlier process are removed; nothing in "
+            "them was acknowledged",
+            folder,
+            unfinished,
+        )
     found = files.segments(folder)
     identity = _identity(folder, bool(found))
     committed = _committed(folder / COMMITTED)
@@ -60,7 +60,11 @@ def look(folder: Path) -> Found:
 
 
 def _checked(segment: files.Segment) -> files.Segment:
-    """The segment, set aside when it is torn: it was forced to disc, so the disc is at fault."""
+    """Return the segment; if it is torn, rename its file first.
+
+    The writer forced each segment to disc before it gave the file its name, so a torn segment is
+    a fault of the disc.
+    """
     if segment.torn or segments.whole(segment):
         return segment
     path = segment.path.with_suffix(files.TORN)

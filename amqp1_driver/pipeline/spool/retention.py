@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a spool holds: its segments in order, what is missing between them, what may go. Pure."""
+"""The list of a spool's segments: which rows exist, are missing or may go.  Pure.
+
+Any thread, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +16,7 @@ from amqp1_driver.pipeline.spool.files import Segment
 
 
 class Part(NamedTuple):
-    """Rows ``lo`` to ``hi`` of a segment, both included."""
+    """The rows ``lo`` to ``hi`` of a segment, both included."""
 
     segment: Segment
     lo: int
@@ -31,14 +24,14 @@ class Part(NamedTuple):
 
 
 class Retained:
-    """Segments in order of their rows.
+    """The segments on disc, in order of their rows. Not thread-safe.
 
-    :raises Damaged: two of them have the same rows
+    :raises Damaged: two segments overlap, or a segment ends before it begins
     """
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self._segments: list[Segment] = []
-        #: on disc, committed ones among them
+        #: rows on disc, the committed ones included; likewise bytes in ``size``
         self.rows = 0
         self.size = 0
         for segment in segments:
@@ -49,16 +42,19 @@ class Retained:
 
     @property
     def low(self) -> int:
-        """The first row that is there, 0 when none is."""
+        """Return the first row on disc, 0 when there is none."""
         return self._segments[0].lo if self._segments else 0
 
     @property
     def high(self) -> int:
-        """The last row that is there, 0 when none is."""
+        """Return the last row on disc, 0 when there is none."""
         return self._segments[-1].hi if self._segments else 0
 
     def add(self, segment: Segment) -> None:
-        """Add a segment with rows after all others."""
+        """Add a segment, whose rows come after all others.
+
+        :raises Damaged: the segment overlaps an earlier one, or ends before it begins
+        """
         if segment.lo <= self.high or segment.hi < segment.lo:
             raise Damaged(f"{segment.path} has rows that the segment before it has, too")
         self._segments.append(segment)
@@ -66,14 +62,17 @@ class Retained:
         self.size += segment.size
 
     def purge(self, committed: int) -> list[Segment]:
-        """Take out the segments that are wholly committed, but never the newest one.
+        """Remove the segments whose rows are all committed, but never the newest segment.
 
-        The newest one carries the number that the next row follows.
+        The newest segment shows the number of the last row, which the next row follows.
 
-        :returns: those taken out
+        :param committed: the last committed row
+        :returns: the removed segments, whose files the caller deletes
         """
-        count = min(bisect_left(self._segments, committed + 1, key=lambda each: each.hi),
-                    len(self._segments) - 1)
+        count = min(
+            bisect_left(self._segments, committed + 1, key=lambda each: each.hi),
+            len(self._segments) - 1,
+        )
         if count <= 0:
             return []
         gone, self._segments = self._segments[:count], self._segments[count:]
@@ -83,7 +82,7 @@ class Retained:
         return gone
 
     def at(self, seq: int) -> Segment | None:
-        """The segment with that row; None when it is missing or torn."""
+        """Return the segment that holds the row ``seq``; None: it is missing or torn."""
         place = bisect_left(self._segments, seq, key=lambda each: each.hi)
         if place == len(self._segments):
             return None
@@ -91,7 +90,7 @@ class Retained:
         return segment if segment.lo <= seq and not segment.torn else None
 
     def parts(self, lo: int, hi: int) -> list[Part]:
-        """Where rows ``lo`` to ``hi`` are; what is missing is left out."""
+        """Return the parts of segments with the rows ``lo`` to ``hi``; missing rows have none."""
         found = []
         place = bisect_left(self._segments, lo, key=lambda each: each.hi)
         for segment in self._segments[place:]:
@@ -102,7 +101,10 @@ class Retained:
         return found
 
     def missing(self, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Ranges between ``lo`` and ``hi`` that no whole segment has, both ends included."""
+        """Return the ranges of rows from ``lo`` to ``hi`` that are missing or in a torn segment.
+
+        :returns: first and last row of each range, both included
+        """
         holes = []
         following = lo
         for _, first, last in self.parts(lo, hi):
@@ -115,7 +117,7 @@ class Retained:
 
 
 def split(parts: list[Part], count: int) -> list[list[Part]]:
-    """Cut parts into at most ``count`` groups with about the same number of rows, in order."""
+    """Divide parts into at most ``count`` groups with about equal numbers of rows, in order."""
     total = sum(part.hi - part.lo + 1 for part in parts)
     count = max(1, min(count, total))
     groups: list[list[Part]] = []

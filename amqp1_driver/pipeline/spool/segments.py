@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Segments: Arrow IPC files, written whole or not at all, read by memory map."""
+"""The segments of a spool: Arrow IPC files, read by memory map.  Any thread.
+
+The spool writes each file as a whole and gives it its final name afterwards.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +18,24 @@ from amqp1_driver.pipeline.spool import files
 from amqp1_driver.pipeline.spool.errors import Missing
 from amqp1_driver.pipeline.spool.rows import SCHEMA, Row, to_batch
 
+#: errors that Arrow raises for a file that is not whole
+_UNREADABLE = (pa.ArrowInvalid, OSError, EOFError)
+
 
 def write(path: Path, rows: Sequence[Row], first: int, batches: Sequence[int]) -> int:
-    """Write a file with these rows and force it to disc.
+    """Write a file with these rows and force it to disc. On an error, remove the file.
 
-    :param batches: how many of them each record batch has
-    :returns: its size in bytes
-    :raises OSError: for instance no space is left; the file is removed
+    :param first: sequence number of the first row
+    :param batches: number of rows of each record batch
+    :returns: size of the file in bytes
+    :raises OSError: for instance no space is left
     """
     try:
-        with open(path, "wb") as file:
+        with files.create(path) as file:
             with pa.ipc.new_file(file, SCHEMA) as writer:
                 start = 0
                 for count in batches:
-                    writer.write_batch(to_batch(rows[start:start + count], first + start))
+                    writer.write_batch(to_batch(rows[start : start + count], first + start))
                     start += count
             file.flush()
             os.fsync(file.fileno())
@@ -49,7 +46,7 @@ def write(path: Path, rows: Sequence[Row], first: int, batches: Sequence[int]) -
 
 
 def whole(segment: files.Segment) -> bool:
-    """Whether the file can be read and has the rows that its name says."""
+    """Return whether the file can be read and has as many rows as its name says."""
     try:
         with pa.memory_map(str(segment.path)) as source:
             reader = pa.ipc.open_file(source)
@@ -57,14 +54,15 @@ def whole(segment: files.Segment) -> bool:
             for at in range(reader.num_record_batches):
                 rows += reader.get_batch(at).num_rows
             return bool(reader.schema.equals(SCHEMA) and rows == segment.hi - segment.lo + 1)
-    except (pa.ArrowInvalid, OSError, EOFError):
+    except _UNREADABLE:
         return False
 
 
 def read(path: Path, lo: int, hi: int) -> Iterator[Any]:
-    """Record batches with rows ``lo`` to ``hi`` of one segment, without copying them.
+    """Yield record batches with the rows ``lo`` to ``hi`` of one segment, without copying them.
 
-    :raises Missing: the file is not there, or not whole
+    :raises Missing: the file does not exist, or Arrow cannot read it or one of its record batches;
+        raised when the caller asks for a batch
     """
     first = int(path.name[:20])
     try:
@@ -72,10 +70,15 @@ def read(path: Path, lo: int, hi: int) -> Iterator[Any]:
         reader = pa.ipc.open_file(source)
     except FileNotFoundError:
         raise Missing(f"rows {lo} to {hi}: {path} is not there") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except _UNREADABLE as error:
         raise Missing(f"rows {lo} to {hi}: {path} cannot be read: {error}") from error
     for at in range(reader.num_record_batches):
-        batch = reader.get_batch(at)
+        try:
+            batch = reader.get_batch(at)
+        except _UNREADABLE as error:
+            raise Missing(
+                f"rows {max(lo, first)} to {hi}: {path} cannot be read: {error}"
+            ) from error
         last = first + batch.num_rows - 1
         if last >= lo and first <= hi:
             start = max(lo, first)
@@ -86,7 +89,7 @@ def read(path: Path, lo: int, hi: int) -> Iterator[Any]:
 
 
 def message_ids(path: Path) -> list[str | None]:
-    """The message ids of a segment in order of its rows."""
+    """Return the message ids of a segment in order of its rows; None for a row without id."""
     with pa.memory_map(str(path)) as source:
         reader = pa.ipc.open_file(source)
         found: list[str | None] = []

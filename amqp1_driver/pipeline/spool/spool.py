@@ -1,25 +1,15 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The spool: rows are appended durably, read by Spark, committed and purged.
+"""The spool: it appends rows durably, Spark reads them, and a commit purges them.  Any thread.
 
-The folder::
+The files in the folder::
 
     spool.json                 format and uuid; offsets in Spark's checkpoint name the uuid
     lock, epoch                see :mod:`.fence`
     <lo>-<hi>.arrow            rows lo to hi, both included; complete once it has that name
-    committed                  the last row that is done with
+    committed                  the last committed row
     status.json                for people and monitoring
-    .*.tmp                     not finished: never acknowledged
+    .*.tmp                     unfinished files; their messages were not acknowledged
 """
 
 from __future__ import annotations
@@ -44,28 +34,29 @@ from amqp1_driver.pipeline.spool.rows import Row
 LOG = logging.getLogger(__name__)
 
 STATUS = "status.json"
-#: bytes of a row, before any was seen
+#: bytes assumed for a row before the spool has seen any
 GUESS = 1024
 
 
 class Appended(NamedTuple):
-    """Sequence numbers of the rows appended, both included; ``hi < lo``: none were."""
+    """The first and the last number of the appended rows; ``hi < lo``: no row was appended."""
 
     lo: int
     hi: int
 
 
 class Spool:
-    """One writer's view of a spool. Any thread; see :meth:`open`."""
+    """A spool as its one writer has it; made by :meth:`open`. Any thread."""
 
-    def __init__(self, folder: Path, limits: SpoolLimits, fence: Fence,
-                 found: recovery.Found) -> None:
+    def __init__(
+        self, folder: Path, limits: SpoolLimits, fence: Fence, found: recovery.Found
+    ) -> None:
         self.folder = folder
         self.limits = limits
         self._fence = fence
-        #: how often the spool was opened
+        #: how often processes have opened the spool, this time included
         self.epoch = fence.epoch
-        #: made with the spool; an offset of another spool is of no use here
+        #: id of the spool, made with it; an offset with another id belongs to another spool
         self.uuid = found.uuid
         self._retained = found.retained
         self._committed = found.committed
@@ -73,7 +64,7 @@ class Spool:
         rows = found.retained.rows
         self._row_bytes = found.retained.size / rows if rows else float(GUESS)
         self._appending = threading.Lock()
-        #: of what is below, and never held while something is written
+        #: guards the segments, numbers and ids; no thread writes a segment while it holds this lock
         self._state = threading.Lock()
         self._broken: BaseException | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -81,13 +72,14 @@ class Spool:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], limits: SpoolLimits | None = None) -> Spool:
-        """Open or make a spool and fence out whoever has it open.
+        """Open or make a spool, and fence out the process that has it open.
 
-        What an earlier process left unfinished is removed: it was never acknowledged. A torn
-        segment is set aside, a gap is kept: see :meth:`missing`.
+        This method removes the files that an earlier process did not finish, whose messages were
+        not acknowledged. It renames torn segments. Rows that are missing stay missing; see
+        :meth:`missing`.
 
         :raises SpoolError: the folder cannot be used
-        :raises Damaged: it is no spool, or contradicts itself
+        :raises Damaged: the folder is not a spool, or its files contradict each other
         """
         path = Path(folder)
         try:
@@ -107,97 +99,106 @@ class Spool:
             raise
 
     def close(self) -> None:
-        """Give up writing. Closing again does nothing."""
+        """Close the spool; later changes raise :exc:`SpoolError`. A second call does nothing."""
         self._fence.close()
 
-    # -- what is there -------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------
 
     @property
     def high(self) -> int:
-        """Number of the last durable row, 0 when there was none yet."""
+        """Return the number of the last durable row, 0 when there was none yet."""
         return self._high
 
     @property
     def committed(self) -> int:
-        """Number of the last row that is done with."""
+        """Return the number of the last committed row, 0 when there is none."""
         return self._committed
 
     def parts(self, lo: int, hi: int) -> list[Part]:
-        """Where rows ``lo`` to ``hi`` are; what is missing is left out."""
+        """Return the parts of segments with the rows ``lo`` to ``hi``; missing rows have none."""
         with self._state:
             return self._retained.parts(lo, hi)
 
     def missing(self, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Ranges of rows that ought to be there and are not, both ends included."""
+        """Return the ranges of rows from ``lo`` to ``hi`` that are missing or in a torn segment.
+
+        :returns: first and last row of each range, both included
+        """
         with self._state:
             return self._retained.missing(lo, hi)
 
     def room(self) -> int:
-        """Rows that may be on their way or waiting to be appended, all taken together.
+        """Return how many rows may be in flight from the bus or waiting for :meth:`append`.
 
-        By number of rows this is exact. By bytes it is an estimate from the rows seen lately,
-        because nobody knows the size of a message that is still at the bus: :meth:`append`
-        is what holds the cap.
+        The result is exact for the cap on rows. For the cap on bytes it is an estimate from the
+        size of recent rows, since the size of a message is unknown while the bus has it. Only
+        :meth:`append` enforces the caps.
         """
         with self._state:
             return caps.room(self._retained, self.limits, self._row_bytes)
 
     def listen(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called after each commit, when room may have grown.
+        """Call ``callback`` after each :meth:`commit`, when :meth:`room` may have grown.
 
-        It runs on the thread that commits and must not wait.
+        The callback runs on the thread that commits, and must not block.
         """
         self._listeners.append(callback)
 
     # -- duplicates ------------------------------------------------------------------
 
     def known(self, message_id: str | None) -> bool:
-        """Whether a retained row has this message id; False for None."""
+        """Return whether a retained row has this message id; False for None."""
         with self._state:
             return self._known.of([message_id])[0]
 
     def fresh(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows whose message id no retained row has, and no earlier one of these."""
+        """Return the rows whose id neither a retained row nor an earlier one of ``rows`` has.
+
+        A row without id is always among them.
+        """
         with self._state:
             return self._known.fresh(rows)
 
     # -- changes -----------------------------------------------------------------------
 
     def append(self, rows: Sequence[Row]) -> Appended:
-        """Append rows; they are on disc when this returns, and may be acknowledged only then.
+        """Append rows. They are on disc when this method returns; acknowledge them only then.
 
-        :raises Full: they do not fit below the caps; nothing was written
-        :raises Fenced: another process has opened the spool
-        :raises SpoolError: for instance the disc is full; none may be acknowledged
+        :raises Full: the rows do not fit below the caps; the spool has written none of them
+        :raises Fenced: another process has opened the spool; acknowledge none of the rows
+        :raises SpoolError: for instance the disc is full; acknowledge none of the rows
         """
         with self._appending:
             if self._broken is not None:
-                raise SpoolError(f"the spool {self.folder} is not to be trusted after an "
-                                 f"error: {self._broken}") from self._broken
+                raise SpoolError(
+                    f"the spool {self.folder} is not to be trusted after an error: {self._broken}"
+                ) from self._broken
             first = self._high + 1
             start = 0
             for piece in self._cut(rows):
-                self._append_segment(rows[start:start + piece.rows], piece.batches)
+                self._append_segment(rows[start : start + piece.rows], piece.batches)
                 start += piece.rows
             return Appended(first, self._high)
 
     def fits(self, rows: Sequence[Row]) -> int:
-        """How many of the rows, from the first on, could be appended now.
+        """Return how many of the rows, from the first on, :meth:`append` would take now.
 
-        :raises Full: the first is larger than the spool takes at all
+        :raises Full: a row is larger than ``SpoolLimits.largest``
         """
         with self._state:
-            return caps.fitting(caps.cut(rows, self.limits), self._retained, self.limits)
+            pieces = caps.cut(rows, self.limits)
+            return caps.fitting(rows, pieces, self._retained, self.limits)
 
     def _cut(self, rows: Sequence[Row]) -> list[caps.Piece]:
         with self._state:
             pieces = caps.cut(rows, self.limits)
-            if caps.fitting(pieces, self._retained, self.limits) < len(rows):
+            if caps.fitting(rows, pieces, self._retained, self.limits) < len(rows):
                 raise Full(
                     f"{len(rows)} rows of {sum(piece.size for piece in pieces)} bytes do not fit "
                     f"into the spool {self.folder}: it holds {self._retained.rows} rows of "
                     f"{self._retained.size} bytes, its caps are {self.limits.max_rows} rows "
-                    f"and {self.limits.max_bytes} bytes")
+                    f"and {self.limits.max_bytes} bytes"
+                )
             return pieces
 
     def _append_segment(self, rows: Sequence[Row], batches: Sequence[int]) -> None:
@@ -212,8 +213,9 @@ class Spool:
         except BaseException as error:
             temporary.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                raise SpoolError(f"the spool {self.folder} cannot be written, nothing is "
-                                 f"acknowledged: {error}") from error
+                raise SpoolError(
+                    f"the spool {self.folder} cannot be written, nothing is acknowledged: {error}"
+                ) from error
             raise
 
     def _link(self, segment: files.Segment, temporary: Path, rows: Sequence[Row]) -> None:
@@ -222,7 +224,7 @@ class Spool:
             files.sync_folder(self.folder)
             self._appended(segment, rows)
         except BaseException as error:
-            # It may be there after a crash or not: only opening anew finds out.
+            # The segment may be on disc or not; only opening the spool again shows which.
             self._broken = error
             raise
 
@@ -234,26 +236,29 @@ class Spool:
             self._known.add(rows, segment.lo)
 
     def check(self) -> None:
-        """Whether rows could still be appended, if there were room.
+        """Check that this process may still append rows, apart from the caps.
 
         :raises Fenced: another process has opened the spool
-        :raises SpoolError: it is closed, or was not to be locked in time
+        :raises SpoolError: the spool is closed, or another process held the lock until the timeout
         """
         with self._fence.held():
             pass
 
     def commit(self, seq: int) -> None:
-        """Rows up to ``seq`` are done with: purge them, but keep the newest segment.
+        """Commit the rows up to ``seq``, and purge the segments that have no others.
 
-        A number below what was committed before does nothing.
+        The newest segment stays. A number that is not above :attr:`committed` changes nothing.
+        Afterwards the callbacks of :meth:`listen` run in either case.
 
-        :raises ValueError: there is no such row yet
+        :raises ValueError: there is no row ``seq`` yet
         :raises Fenced: another process has opened the spool
         :raises SpoolError: the folder cannot be written
         """
         if seq > self._high:
-            raise ValueError(f"row {seq} cannot be committed: the spool {self.folder} has "
-                             f"rows up to {self._high}")
+            raise ValueError(
+                f"row {seq} cannot be committed: the spool {self.folder} has "
+                f"rows up to {self._high}"
+            )
         try:
             with self._fence.held():
                 if seq > self._committed:
@@ -273,17 +278,26 @@ class Spool:
             segment.path.unlink(missing_ok=True)
 
     def status(self, facts: Mapping[str, Any] | None = None) -> None:
-        """Replace the status file: ``facts`` and what the spool knows of itself.
+        """Replace the status file with ``facts`` and the state of the spool.
+
+        The spool's own values override equal names in ``facts``.
 
         :raises Fenced: another process has opened the spool
+        :raises OSError: the file cannot be written
         """
         with self._state:
             own = {
                 "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                "spool": self.uuid, "epoch": self.epoch, "pid": os.getpid(),
-                "high": self._high, "committed": self._committed, "segments": len(self._retained),
-                "rows": self._retained.rows, "bytes": self._retained.size,
-                "max_rows": self.limits.max_rows, "max_bytes": self.limits.max_bytes,
+                "spool": self.uuid,
+                "epoch": self.epoch,
+                "pid": os.getpid(),
+                "high": self._high,
+                "committed": self._committed,
+                "segments": len(self._retained),
+                "rows": self._retained.rows,
+                "bytes": self._retained.size,
+                "max_rows": self.limits.max_rows,
+                "max_bytes": self.limits.max_bytes,
             }
         text = json.dumps({**(facts or {}), **own}, indent=1, default=str)
         with self._fence.held():

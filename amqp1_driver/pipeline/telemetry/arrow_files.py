@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-"""Files in Arrow's file format, as columns of records; in the workers.
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder of telemetry files in Arrow's file format, for Spark's workers.
 
-Spark reads no Arrow files itself. It hands over the bytes of each, from whatever file system, and a
-worker decodes them: nothing goes through the process that plans. The driver's files are small
-(``telemetry_file_bytes``), so that one in memory is no burden.
+Spark cannot read Arrow files. It reads the bytes of each file from any file system, and a worker
+decodes them, so the process that plans never has the data. A worker holds a whole file in memory;
+the driver's files are small (``telemetry_file_bytes``).
 """
 
 from __future__ import annotations
@@ -23,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
-from amqp1_driver.pipeline.transform.telemetry_records import RECORDS, UNKNOWN
+from amqp1_driver.pipeline.transform.telemetry_records import (
+    OLD_NAMES,
+    RECORDS,
+    UNKNOWN,
+    unknown_names,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: at both ends of a file
-MAGIC = b"ARROW1"
-#: columns of records, and the names of those that are none
+#: the columns of records, and a column with the names of all other columns of the file
 COLUMNS = StructType([*RECORDS.fields, StructField(UNKNOWN, ArrayType(StringType()))])
 
 
 def schema_of(path: str) -> Any:
-    """The schema of a file of this machine, of which only the end is read.
+    """Return the Arrow schema of a local file, of which this function reads only the end.
 
-    :raises ValueError: it is no such file, or was cut off
+    :raises ValueError: the file cannot be opened, is not an Arrow file, or was cut off
     """
     import pyarrow as pa
 
@@ -49,9 +42,9 @@ def schema_of(path: str) -> Any:
 
 
 def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: columns path and content to :data:`COLUMNS`.
+    """Turn the columns path and content into :data:`COLUMNS`; Spark's ``mapInArrow`` calls this.
 
-    :raises ValueError: a file is none of Arrow's, and is named
+    :raises ValueError: a file is not an Arrow file, or was cut off; the text names the file
     """
     import pyarrow as pa
 
@@ -72,14 +65,15 @@ def _open(source: Any, path: str) -> Any:
 
 
 def records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Columns of records; what is missing, or of a kind that cannot be taken, is null.
+    """Convert a batch of any columns to :data:`COLUMNS`.
 
+    A column is null if it is missing, or if Arrow has no cast from its type. A single value is null
+    if Arrow cannot cast it, as with Spark's ``try_cast``.
     ``time`` may be microseconds since 1970.
     """
     import pyarrow as pa
 
-    names = batch.schema.names
-    further = [name for name in names if name not in RECORDS.names]
+    further = unknown_names(batch.schema.names)
     known = [_column(batch, field.name, _kind(field.dataType)) for field in RECORDS.fields]
     unknown = pa.array([further] * batch.num_rows, pa.list_(pa.string()))
     return pa.RecordBatch.from_arrays([*known, unknown], names=COLUMNS.names)
@@ -88,12 +82,26 @@ def records(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    if name in batch.schema.names:
-        try:
-            return batch.column(name).cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass  # as Spark's try_cast
-    return pa.nulls(batch.num_rows, kind)
+    if name not in batch.schema.names:
+        name = OLD_NAMES.get(name, name)
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, kind)
+    column = batch.column(name)
+    try:
+        return column.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return pa.nulls(batch.num_rows, kind)
+    except pa.ArrowInvalid:
+        return pa.array([_value(value, kind) for value in column], kind)
+
+
+def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    import pyarrow as pa
+
+    try:
+        return value.cast(kind)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _kind(kind: DataType) -> pa.DataType:

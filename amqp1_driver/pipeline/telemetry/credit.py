@@ -1,22 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Settings of credit and windows: how much has to be under way. Pure.
+"""Recommendations for credit, windows and queues, by Little's law.  Pure; any thread.
 
-By Little's law ``rate x round trip`` messages are under way on a link that is never idle. A
-subscription grants its limit L, and fills it up when less than half of it is left
-(policy/credit.py): at that moment the bus holds at most ``ceil(L/2) - 1`` credits. They have to
-last until the new credit has gone to the bus and the first message for it has come: one round
-trip. Hence
+By Little's law, ``rate x round trip`` messages are in flight on a link that is never idle. A
+subscription grants its limit L, and grants credit up to L again when less than half of L is left
+(policy/credit.py). At that moment the bus holds at most ``ceil(L/2) - 1`` credits. These have to
+last for one round trip, until the new credit has reached the bus and its first message has arrived.
+Hence
 
     ceil(L/2) - 1 >= rate x round trip x head-room,    L = 2 x (ceil(rate x round trip x 1.5) + 1)
 """
@@ -40,9 +30,9 @@ from amqp1_driver.pipeline.telemetry.advice import (
 )
 from amqp1_driver.pipeline.telemetry.observed import Flow, Observed
 
-#: A stall that lasts longer than this many round trips is not for want of credit.
+#: A stall that lasts longer than this many round trips has another cause than too little credit.
 DISTANCE = 4
-#: bytes that may be under way to a process before a session window is worth while
+#: bytes that may be in flight to a process before a session window is worth while
 MOST_BYTES = 64 << 20
 
 Lookup = Callable[[str], Known]
@@ -50,7 +40,12 @@ Lookup = Callable[[str], Known]
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """The credit that the readers of one address need; None: too few samples to tell."""
+    """The credit that each reader of one address needs.
+
+    :ivar rate: most messages per second of one reader
+    :ivar credit: limit of the link, messages; None: too few samples
+    :ivar why: the reason, in words
+    """
 
     flow: Flow
     rate: float
@@ -59,7 +54,7 @@ class Need:
 
 
 def credit_for(rate: float, round_trip: float) -> int:
-    """The limit that a link needs so that it never runs dry.
+    """Return the limit, in messages, with which a link never runs out of credit.
 
     :param rate: messages per second
     :param round_trip: seconds
@@ -68,10 +63,11 @@ def credit_for(rate: float, round_trip: float) -> int:
 
 
 def need(flow: Flow) -> Need:
-    """What one reader of an address needs.
+    """Compute the credit that one reader of an address needs.
 
-    Readers share what is sent, but for fanouts. Only those that stalled are known; that there may
-    be more of them makes the need come out too high rather than too low.
+    The readers of an address share its messages; with a fanout each reader gets all of them. The
+    records show only readers that stalled. If there are more readers, the result is too high, never
+    too low.
     """
     rate = flow.peak if flow.fanout or not flow.readers else flow.peak / flow.readers
     if flow.samples < LEAST or flow.round_trip is None:
@@ -81,17 +77,26 @@ def need(flow: Flow) -> Need:
     if flow.stalls and flow.limit and flow.stall is not None and credit <= flow.limit:
         if flow.stall <= DISTANCE * flow.round_trip:
             credit = 2 * flow.limit
-            why += (f"; but it stalled {flow.stalls:,} times for about {said(flow.stall)}, as long "
-                    "as a round trip: it comes in bursts")
+            why += (
+                f"; but it stalled {flow.stalls:,} times for about {said(flow.stall)}, as long "
+                "as a round trip: it comes in bursts"
+            )
         else:
-            why += (f"; it stalled {flow.stalls:,} times for about {said(flow.stall)}, far longer "
-                    "than a round trip: the application is slower than what comes, and more "
-                    "credit would only queue it")
+            why += (
+                f"; it stalled {flow.stalls:,} times for about {said(flow.stall)}, far longer "
+                "than a round trip: the application is slower than what comes, and more "
+                "credit would only queue it"
+            )
     return Need(flow, rate, credit, why)
 
 
 def subscriptions(option: str, traffic: str, observed: Observed, look: Lookup) -> Advice:
-    """rpc_server_credit or notify_server_credit: what the neediest address needs."""
+    """Judge ``rpc_server_credit`` or ``notify_server_credit`` by the address that needs most.
+
+    :param option: name of the option
+    :param traffic: "rpc" or "notify"
+    :param look: returns the present value of an option
+    """
     flows = [flow for flow in observed.flows if flow.traffic == traffic]
     known = look(option)
     limits = [flow.limit for flow in flows if flow.limit]
@@ -110,19 +115,25 @@ def subscriptions(option: str, traffic: str, observed: Observed, look: Lookup) -
 
 
 def reply_link(observed: Observed, look: Lookup) -> Advice:
-    """reply_link_credit: by the client with the most calls in a second."""
+    """Judge ``reply_link_credit`` by the client with the most calls in a second."""
     known = look("reply_link_credit")
     trip = observed.call_round_trip
     if trip.samples < LEAST or trip.p99 is None:
         return none(known, too_few("outcomes and replies of calls", trip.samples), trip.samples)
     credit = credit_for(observed.calls, trip.p99)
-    why = (f"{observed.calls:,.4g} calls/s of one client x {said(trip.p99)}, twice and "
-           f"{HEADROOM} times that")
+    why = (
+        f"{observed.calls:,.4g} calls/s of one client x {said(trip.p99)}, twice and "
+        f"{HEADROOM} times that"
+    )
     return enough(known, credit, why, trip.samples)
 
 
 def session_window(observed: Observed, look: Lookup) -> Advice:
-    """session_window: a bound for bytes, where credit alone would let very much come."""
+    """Judge ``session_window``, which bounds the bytes in flight.
+
+    The address whose credit allows the most bytes decides. Up to :data:`MOST_BYTES` there is no
+    need for a bound.
+    """
     known, frame = look("session_window"), look("max_frame_size").value
     flows = [flow for flow in observed.flows if flow.samples >= LEAST and flow.round_trip]
     if not flows:
@@ -136,23 +147,27 @@ def session_window(observed: Observed, look: Lookup) -> Advice:
     flow = max(flows, key=ahead)
     held = said_bytes(ahead(flow))
     if ahead(flow) <= MOST_BYTES:
-        why = (f"{flow.place}: the credit lets {held} of bodies (p99) come ahead, less than "
-               f"{said_bytes(MOST_BYTES)}: no further bound is needed")
+        why = (
+            f"{flow.place}: the credit lets {held} of bodies (p99) come ahead, less than "
+            f"{said_bytes(MOST_BYTES)}: no further bound is needed"
+        )
         return enough(known, 0, why, flow.samples)
     frames = max(1, math.ceil(flow.size / frame))
     under_way = math.ceil(flow.peak * (flow.round_trip or 0.0) * frames * HEADROOM - 1e-9) + 1
-    why = (f"{flow.place}: the credit lets {held} of bodies (p99) come ahead; {under_way} frames "
-           f"are enough for {flow.peak:,.4g}/s x {said(flow.round_trip or 0.0)} x {frames} frames "
-           f"of {said_bytes(min(frame, flow.size))}")
+    why = (
+        f"{flow.place}: the credit lets {held} of bodies (p99) come ahead; {under_way} frames "
+        f"are enough for {flow.peak:,.4g}/s x {said(flow.round_trip or 0.0)} x {frames} frames "
+        f"of {said_bytes(min(frame, flow.size))}"
+    )
     if known.value:
         return enough(known, under_way, why, flow.samples)
-    # 0 is no bound: any bound is lower than that
+    # The present value 0 means no bound, so the verdict "raise" would be wrong.
     made = enough(known, under_way, why, flow.samples)
     return dataclasses.replace(made, verdict="set a bound")
 
 
 def queues(observed: Observed, look: Lookup) -> list[Advice]:
-    """mailbox_size and reply_backlog: what waits in the process, by Little's law."""
+    """Judge ``mailbox_size`` and ``reply_backlog``, the queues within a process."""
     found = []
     for option, rate, spread, what in (
         ("mailbox_size", observed.sends, observed.handover, "sends/s of one client"),

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is known of a system from its telemetry, as far as settings depend on it. Pure values.
+"""The observations from telemetry on which recommended settings depend.  Values; any thread.
 
 All durations are seconds, sizes bytes, rates messages per second.
 """
@@ -23,18 +13,19 @@ from collections.abc import Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """What goes to one address.
+    """The messages to one address.
 
+    :ivar place: the address
     :ivar traffic: "rpc" or "notify"
     :ivar peak: most messages in a second
-    :ivar round_trip: p99 from going out to the outcome; None where nobody knows
-    :ivar samples: how many told it
-    :ivar size: p99
+    :ivar round_trip: p99 of the time from sending a message to its outcome; None: no value
+    :ivar samples: number of values in ``round_trip``
+    :ivar size: p99 of the bodies' sizes
     :ivar fanout: every reader gets every message
-    :ivar readers: subscriptions that were seen to stall; 0: none was
-    :ivar limit: credit of those, None where none was seen
-    :ivar stalls: of those
-    :ivar stall: median of how long they lasted
+    :ivar readers: clients whose subscription stalled; 0: none did
+    :ivar limit: highest credit of these subscriptions; None: none stalled
+    :ivar stalls: number of their stalls
+    :ivar stall: median duration of their stalls; None: none has ended
     """
 
     place: str
@@ -52,7 +43,13 @@ class Flow:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Total times of messages that got there in time, and how many did not (``late``)."""
+    """The total times of messages that arrived.
+
+    :ivar samples: number of messages that arrived
+    :ivar p999: None: no value
+    :ivar longest: None: no value
+    :ivar late: number of messages that timed out
+    """
 
     samples: int
     p999: float | None
@@ -62,7 +59,10 @@ class Times:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A p99 and how many values it is of."""
+    """A p99, and the number of its values.
+
+    :ivar p99: None: no value
+    """
 
     samples: int
     p99: float | None
@@ -73,20 +73,21 @@ NOTHING = Spread(0, None)
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """All of it.
+    """All observations from one set of records.
 
-    :ivar seconds: how long the records go on for
-    :ivar times: by what is sent: call, cast (and fanout), notification, reply
-    :ivar sends, calls, replies: most of one client in a second
-    :ivar handover: until the I/O thread has a message
-    :ivar reply_wait: until a reply goes out
-    :ivar call_round_trip: from a call's going out to its outcome; where that is told seldom, since
-        the reply came first, to the reply
-    :ivar recovered: connections lost that were made up for
-    :ivar recovery: the longest time that took
-    :ivar first_connections: of a single attempt
-    :ivar connecting: the longest time that took
-    :ivar gaps: times between two uses of a link to send on
+    :ivar seconds: time from the first record to the last
+    :ivar flows: one for each address and kind of traffic
+    :ivar times: total times by operation: call, cast (fanouts included), notification, reply
+    :ivar sends: most messages that one client sent in a second; likewise ``calls``, ``replies``
+    :ivar handover: time until the I/O thread has a message
+    :ivar reply_wait: time until a reply goes out
+    :ivar call_round_trip: time from sending a call to its outcome; to its reply, where few calls
+        have an outcome because the reply came first
+    :ivar recovered: lost connections after which the client connected again
+    :ivar recovery: longest time from a lost connection to the next one; None: no value
+    :ivar first_connections: first connections that took a single attempt
+    :ivar connecting: longest time that one of these took; None: no value
+    :ivar gaps: times between two uses of a sending link
     """
 
     seconds: float = 0.0

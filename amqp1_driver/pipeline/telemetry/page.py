@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The report's page."""
+"""The page of the report, and its summary for a terminal.  Pure; any thread."""
 
 from __future__ import annotations
 
@@ -39,9 +29,11 @@ from amqp1_driver.pipeline.telemetry.credit import Need
 from amqp1_driver.pipeline.telemetry.page_faults import BARS, ms
 from amqp1_driver.pipeline.telemetry.tables import Row, Rows, Tables
 
-_ACCURACY = ("Percentiles are exact below 10,000 values; above, their rank is off by at most 0.01 "
-             "% of the number of values. Only messages that got there are in them.")
-#: classes of the histogram in a power of ten
+_ACCURACY = (
+    "Percentiles are exact below 10,000 values; above, their rank is off by at most 0.01 "
+    "% of the number of values. Only messages that got there are in them."
+)
+#: classes of the histogram for each power of ten
 _CLASSES = 5
 _MEASURES = {
     "total": "Total time, as the caller saw it",
@@ -51,60 +43,114 @@ _MEASURES = {
 }
 
 
-def page(tables: Tables, advice: Sequence[Advice], needs: Sequence[Need],
-         sources: Sequence[str]) -> Page:
-    """Everything, with what needs attention first."""
-    return Page("Telemetry of the AMQP 1.0 driver", [
-        _overview(tables), _settings(advice, needs), _latency(tables), _traffic(tables),
-        faults.stalls(tables), faults.errors(tables), faults.connections(tables),
-        faults.records(tables),
-    ], subtitle="From " + ", ".join(sources))  # fmt: skip
+def page(
+    tables: Tables, advice: Sequence[Advice], needs: Sequence[Need], sources: Sequence[str]
+) -> Page:
+    """Build the page: an overview with warnings first, then settings, then all other sections.
+
+    :param sources: names of the inputs, for the subtitle
+    """
+    return Page(
+        "Telemetry of the AMQP 1.0 driver",
+        [
+            _overview(tables),
+            _settings(advice, needs),
+            _latency(tables),
+            _traffic(tables),
+            faults.stalls(tables),
+            faults.errors(tables),
+            faults.connections(tables),
+            faults.records(tables),
+        ],
+        subtitle="From " + ", ".join(sources),
+    )
 
 
 def advice_table(advice: Sequence[Advice]) -> Table:
-    """The recommendations."""
-    columns = [Column("option"), Column("current"), Column("known by"), Column("enough"),
-               Column("recommended"), Column("unit"), Column("verdict"), Column("sure"),
-               Column("samples"), Column("why")]  # fmt: skip
-    return Table("Recommended settings", columns, [
-        [a.option, a.current, a.source, a.enough, a.recommended, a.unit, a.verdict, a.sure,
-         a.samples, a.why] for a in advice],
-        caption="Options of the group oslo_messaging_amqp, where no other is named.")  # fmt: skip
+    """Build the table of recommendations."""
+    columns = [
+        Column("option"),
+        Column("current"),
+        Column("known by"),
+        Column("enough"),
+        Column("recommended"),
+        Column("unit"),
+        Column("verdict"),
+        Column("sure"),
+        Column("samples"),
+        Column("why"),
+    ]
+    return Table(
+        "Recommended settings",
+        columns,
+        [
+            [
+                a.option,
+                a.current,
+                a.source,
+                a.enough,
+                a.recommended,
+                a.unit,
+                a.verdict,
+                a.sure,
+                a.samples,
+                a.why,
+            ]
+            for a in advice
+        ],
+        caption="Options of the group oslo_messaging_amqp, where no other is named.",
+    )
 
 
 def latency_table(rows: Rows) -> Table:
-    """Total times of the operations."""
+    """Build the table of total times by operation.
+
+    :param rows: rows of ``telemetry_latency.latency`` by operation
+    """
     totals = [row for row in rows if row["measure"] == "total"]
     return _percentiles("Total time by operation", totals, [Column("operation")], ["operation"])
 
 
 def terminal(tables: Tables, advice: Sequence[Advice]) -> str:
-    """What matters, for a terminal: the latencies of operations, the recommendations, troubles."""
+    """Return the text for a terminal: latencies of operations, recommendations and warnings."""
     s = tables.summary
-    head = (f"{s['records']:,} records of {s['clients']:,} clients over "
-            f"{tables.seconds:,.1f} s: {s['messages']:,} messages, {s['failed']:,} failed")
+    head = (
+        f"{s['records']:,} records of {s['clients']:,} clients over "
+        f"{tables.seconds:,.1f} s: {s['messages']:,} messages, {s['failed']:,} failed"
+    )
     settings = advice_table(advice)
-    short = dataclasses.replace(settings, columns=settings.columns[:-1],
-                                rows=[row[:-1] for row in settings.rows])
+    short = dataclasses.replace(
+        settings, columns=settings.columns[:-1], rows=[row[:-1] for row in settings.rows]
+    )
     reasons = [f"  {a.option}: {a.why}" for a in advice if a.recommended != a.current]
-    return "\n\n".join([
-        head, as_text(latency_table(tables["latency_all"])), as_text(short),
-        *(["\n".join(["Why", *reasons])] if reasons else []), *_troubles(tables)])
+    return "\n\n".join(
+        [
+            head,
+            as_text(latency_table(tables["latency_all"])),
+            as_text(short),
+            *(["\n".join(["Why", *reasons])] if reasons else []),
+            *_troubles(tables),
+        ]
+    )
 
 
 def _overview(tables: Tables) -> Section:
     s = tables.summary
     share = s["failed"] / s["messages"] if s["messages"] else None
-    lost = sum(row["lost"] for row in tables["hosts"])
-    stalled = sum(row["stalls"] for row in tables["stalls"])
-    parts: list[Part] = [Facts([
-        Fact("records", s["records"], "", f"{s['clients']:,} clients"),
-        Fact("messages", s["messages"], "", "requests, notifications, replies"),
-        Fact("failed", share, "%", f"{s['failed']:,} messages"),
-        Fact("from", s["first"], "UTC"), Fact("over", tables.seconds, "s"),
-        Fact("bodies", round(s["bytes"] / 2**20, 1), "MiB"),
-        Fact("stalls", stalled), Fact("connections lost", lost),
-    ])]  # fmt: skip
+    parts: list[Part] = [
+        Facts(
+            [
+                Fact("records", s["records"], "", f"{s['clients']:,} clients"),
+                Fact("messages", s["messages"], "", "requests, notifications, replies, heartbeats"),
+                Fact("failed", share, "%", f"{s['failed']:,} messages"),
+                Fact("from", s["first"], "UTC"),
+                Fact("over", tables.seconds, "s"),
+                Fact("bodies", round(s["bytes"] / 2**20, 1), "MiB"),
+                Fact("stalls", s["stalls"]),
+                Fact("connections lost", tables["losses"][0]["lost"]),
+            ]
+        )
+    ]
     parts += [Text(text, warning=True) for text in _troubles(tables)]
     parts.append(latency_table(tables["latency_all"]))
     return Section("Overview", parts)
@@ -112,14 +158,17 @@ def _overview(tables: Tables) -> Section:
 
 def _troubles(tables: Tables) -> list[str]:
     found = []
-    if tables["corrupt"]:
-        count = sum(row["count"] for row in tables["corrupt"])
-        found.append(f"Lines that are no records, and are left out: {count:,}. The end of the page "
-                     "tells what they are.")  # fmt: skip
+    if tables.summary["corrupt"]:
+        found.append(
+            f"Lines that are no records, and are left out: {tables.summary['corrupt']:,}. The end "
+            "of the page tells what they are."
+        )
     if tables.summary["dropped"]:
-        found.append(f"The driver dropped {tables.summary['dropped']:,} records that it could not "
-                     "write in time: counts and rates are too low, and what was dropped is likely "
-                     "from the busiest moments.")  # fmt: skip
+        found.append(
+            f"The driver dropped {tables.summary['dropped']:,} records that it could not "
+            "write in time: counts and rates are too low, and what was dropped is likely "
+            "from the busiest moments."
+        )
     if tables["unknown"]:
         names = ", ".join(row["name"] for row in tables["unknown"])
         found.append(f"Columns that are not known are left out: {names}.")
@@ -127,40 +176,80 @@ def _troubles(tables: Tables) -> list[str]:
 
 
 def _settings(advice: Sequence[Advice], needs: Sequence[Need]) -> Section:
-    columns = [Column("address"), Column("traffic"), Column("peak", "1/s"),
-               Column("round trip p99", "ms"), Column("samples"), Column("readers stalled"),
-               Column("limit"), Column("needed"), Column("why")]  # fmt: skip
-    rows = [[n.flow.place, n.flow.traffic, n.rate,
-             None if n.flow.round_trip is None else n.flow.round_trip * 1e3, n.flow.samples,
-             n.flow.readers, n.flow.limit, n.credit, n.why] for n in needs]  # fmt: skip
-    return Section("Settings to try", [
-        advice_table(advice), Table("Credit by address", columns, rows, empty="No messages."),
-    ], intro="Credit follows Little's law: rate x round trip messages are under way on a link "
-             "that never runs dry. A subscription is filled up when less than half of its credit "
-             "is left, so that half of it has to last for a round trip. Timeouts are to outlast "
-             "three times the p99.9, and a change of the bus.\n\n"
-             "\"Enough\" is what the records ask for. What is higher is kept, for records only "
-             "hold what happened in their time.")  # fmt: skip
+    columns = [
+        Column("address"),
+        Column("traffic"),
+        Column("peak", "1/s"),
+        Column("round trip p99", "ms"),
+        Column("samples"),
+        Column("readers stalled"),
+        Column("limit"),
+        Column("needed"),
+        Column("why"),
+    ]
+    rows = [
+        [
+            n.flow.place,
+            n.flow.traffic,
+            n.rate,
+            None if n.flow.round_trip is None else n.flow.round_trip * 1e3,
+            n.flow.samples,
+            n.flow.readers,
+            n.flow.limit,
+            n.credit,
+            n.why,
+        ]
+        for n in needs
+    ]
+    return Section(
+        "Settings to try",
+        [
+            advice_table(advice),
+            Table("Credit by address", columns, rows, empty="No messages."),
+        ],
+        intro="Credit follows Little's law: rate x round trip messages are under way on a link "
+        "that never runs dry. A subscription is filled up when less than half of its credit "
+        "is left, so that half of it has to last for a round trip. Timeouts are to outlast "
+        "three times the p99.9, and a change of the bus.\n\n"
+        '"Enough" is what the records ask for. What is higher is kept, for records only '
+        "hold what happened in their time.",
+    )
 
 
 def _latency(tables: Tables) -> Section:
-    parts: list[Part] = [_histogram(tables["spread"]), _over_time(
-        tables, "p99 of the total time over time", "p99", Axis("p99", "ms", log=True), 1e-3)]
+    parts: list[Part] = [
+        _histogram(tables["spread"]),
+        _over_time(
+            tables, "p99 of the total time over time", "p99", Axis("p99", "ms", log=True), 1e-3
+        ),
+    ]
     for measure, title in _MEASURES.items():
         rows = [row for row in tables["latency"] if row["measure"] == measure]
         rows.sort(key=lambda row: (-row["p99"], row["place"]))
-        parts.append(_percentiles(title, rows, [Column("address"), Column("operation")],
-                                  ["place", "operation"]))  # fmt: skip
+        parts.append(
+            _percentiles(
+                title, rows, [Column("address"), Column("operation")], ["place", "operation"]
+            )
+        )
     return Section("Latency", parts, intro=_ACCURACY)
 
 
 def _percentiles(title: str, rows: Rows, heads: list[Column], keys: list[str]) -> Table:
     names = ["p50", "p90", "p99", "p999", "max"]
-    columns = [*heads, Column("messages"), *(Column(name, "ms") for name in (
-        "p50", "p90", "p99", "p99.9", "max"))]  # fmt: skip
-    return Table(title, columns, [
-        [*(row[key] for key in keys), row["count"], *(ms(row[name]) for name in names)]
-        for row in rows], empty="No values.")  # fmt: skip
+    columns = [
+        *heads,
+        Column("messages"),
+        *(Column(name, "ms") for name in ("p50", "p90", "p99", "p99.9", "max")),
+    ]
+    return Table(
+        title,
+        columns,
+        [
+            [*(row[key] for key in keys), row["count"], *(ms(row[name]) for name in names)]
+            for row in rows
+        ],
+        empty="No values.",
+    )
 
 
 def _histogram(rows: Rows) -> Histogram:
@@ -171,37 +260,71 @@ def _histogram(rows: Rows) -> Histogram:
     edges = [10 ** (n / _CLASSES) / 1e3 for n in range(low, high + 2)]
     counts: dict[str, list[float]] = {}
     for row in rows:
-        counts.setdefault(row["operation"], [0.0] * (high - low + 1))[row["class"] - low] += (
-            row["count"])  # fmt: skip
+        counts.setdefault(row["operation"], [0.0] * (high - low + 1))[row["class"] - low] += row[
+            "count"
+        ]
     return Histogram("Total times", edges, counts, x, Axis("messages", log=True))
 
 
 def _traffic(tables: Tables) -> Section:
     hot = tables["hot"]
-    columns = [Column("address"), Column("messages"), Column("rate", "1/s"),
-               Column("most in a second"), Column("share", "%"), Column("skew"),
-               Column("bodies", "KiB")]  # fmt: skip
-    rows = [[row["place"], row["count"], row["rate"], row["peak"], row["share"], row["skew"],
-             row["bytes"] / 1024] for row in hot]  # fmt: skip
-    return Section("Throughput", [
-        _over_time(tables, "Messages over time", "rate", Axis("rate", "1/s"), 1.0),
-        _hot(hot[:BARS]),
-        Table("Hot addresses", columns, rows, empty="No messages.",
-              caption="Skew: times the mean of all addresses."),
-    ])  # fmt: skip
+    columns = [
+        Column("address"),
+        Column("messages"),
+        Column("rate", "1/s"),
+        Column("most in a second"),
+        Column("share", "%"),
+        Column("skew"),
+        Column("bodies", "KiB"),
+    ]
+    rows = [
+        [
+            row["place"],
+            row["count"],
+            row["rate"],
+            row["peak"],
+            row["share"],
+            row["skew"],
+            row["bytes"] / 1024,
+        ]
+        for row in hot
+    ]
+    return Section(
+        "Throughput",
+        [
+            _over_time(tables, "Messages over time", "rate", Axis("rate", "1/s"), 1.0),
+            _hot(hot[:BARS]),
+            Table(
+                "Hot addresses",
+                columns,
+                rows,
+                empty="No messages.",
+                caption="Skew: times the mean of all addresses.",
+            ),
+        ],
+    )
 
 
 def _hot(rows: Rows) -> Bars:
-    return Bars("Hot addresses", [row["place"] for row in rows],
-                {"share": [row["share"] for row in rows]}, Axis("share of all messages", "%"),
-                across=True)  # fmt: skip
+    return Bars(
+        "Hot addresses",
+        [row["place"] for row in rows],
+        {"share": [row["share"] for row in rows]},
+        Axis("share of all messages", "%"),
+        across=True,
+    )
 
 
 def _over_time(tables: Tables, title: str, name: str, y: Axis, factor: float) -> Lines:
     lines: dict[str, list[Row]] = {}
     for row in tables["over_time"]:
         lines.setdefault(row["operation"], []).append(row)
-    series = [Series(operation, [row["moment"] for row in rows],
-                     [None if row[name] is None else row[name] * factor for row in rows])
-              for operation, rows in lines.items()]  # fmt: skip
+    series = [
+        Series(
+            operation,
+            [row["moment"] for row in rows],
+            [None if row[name] is None else row[name] * factor for row in rows],
+        )
+        for operation, rows in lines.items()
+    ]
     return Lines(title, series, Axis("time (UTC)"), y, caption=f"In steps of {tables.width} s.")

@@ -1,16 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where records come from: files of JSON lines, Parquet or Arrow, or the bus."""
+"""The input of the job: files of JSON lines, Parquet or Arrow, or the bus.
+
+The functions run in the process that plans, on the thread that calls.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +18,14 @@ if TYPE_CHECKING:
 
 JSON, PARQUET, ARROW = "json", "parquet", "arrow"
 FORMATS = (JSON, PARQUET, ARROW)
-#: ends of names of files; compressed ones are read as well
-_SUFFIXES = {".jsonl": JSON, ".ndjson": JSON, ".json": JSON, ".parquet": PARQUET,
-             ".arrow": ARROW}
+#: format by suffix of the file's name; a suffix of compression may follow
+_SUFFIXES = {".jsonl": JSON, ".ndjson": JSON, ".json": JSON, ".parquet": PARQUET, ".arrow": ARROW}
 _COMPRESSED = (".gz", ".zst", ".bz2", ".lz4")
 _MAGIC = b"PAR1"
 
 
 def format_of(path: str) -> str | None:
-    """The format that the name of a file tells, None for none."""
+    """Return the format by the suffix of a file's name; None: the suffix is not known."""
     name = path.rstrip("/").lower()
     for end in _COMPRESSED:
         name = name.removesuffix(end)
@@ -41,12 +33,15 @@ def format_of(path: str) -> str | None:
 
 
 def sorted_out(paths: Sequence[str], given: str | None = None) -> dict[str, list[str]]:
-    """Files by format. Folders of this machine are searched; what is elsewhere is not looked at.
+    """Return the files by format.
 
-    Files whose names begin with a dot or an underscore are not finished, or no data.
+    This function searches local folders. It does not look at paths with a scheme or a wildcard. It
+    skips files and folders whose names begin with a dot or an underscore: these are unfinished, or
+    hold no data.
 
-    :param given: the format, of all that have no name to tell it
-    :raises ValueError: there is no such file, none in a folder, or no telling what it is
+    :param given: format of paths whose names do not show it; None: they are an error
+    :raises ValueError: a path does not exist, a folder has no telemetry, or the format of a file
+        is not known
     """
     found: dict[str, list[str]] = {name: [] for name in FORMATS}
     for path in paths:
@@ -56,11 +51,15 @@ def sorted_out(paths: Sequence[str], given: str | None = None) -> dict[str, list
             if kind:
                 found[kind].append(each)
             elif each == path:
-                raise ValueError(f"{path}: what is in it can't be told from its name; "
-                                 f"--format says so ({', '.join(FORMATS)})")
+                raise ValueError(
+                    f"{path}: what is in it can't be told from its name; "
+                    f"--format says so ({', '.join(FORMATS)})"
+                )
         if sum(map(len, found.values())) == before:
-            raise ValueError(f"{path}: no telemetry in this folder: no file named "
-                             f"{', '.join('*' + end for end in _SUFFIXES)}")
+            raise ValueError(
+                f"{path}: no telemetry in this folder: no file named "
+                f"{', '.join('*' + end for end in _SUFFIXES)}"
+            )
     return found
 
 
@@ -83,9 +82,10 @@ def _files(path: str) -> Iterator[str]:
 
 
 def from_files(spark: SparkSession, files: Mapping[str, Sequence[str]]) -> DataFrame:
-    """Records of the files, as ``telemetry_records.of_lines`` has them.
+    """Return the records of the files, in the columns of ``telemetry_records.of_lines``.
 
-    :raises ValueError: a file is no telemetry, and is named, or cannot be read
+    :param files: paths by format; at least one path
+    :raises ValueError: a file has no telemetry or cannot be read; the text names the file
     """
     from pyspark.errors import AnalysisException
 
@@ -141,7 +141,10 @@ def _arrow(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _look(path: str) -> None:
-    """Whether a file of this machine may be Parquet; Spark would say so at length."""
+    """Check that a local file begins as a Parquet file does; Spark's own error is very long.
+
+    :raises ValueError: the file cannot be opened, or is not a Parquet file
+    """
     if _remote(path):
         return
     try:
@@ -154,9 +157,10 @@ def _look(path: str) -> None:
 
 
 def _escaped(paths: Sequence[str]) -> list[str]:
-    """Local names are of this machine, whatever Spark's own file system is.
+    """Return the paths as Spark takes them: local ones absolute, and with ``file://``.
 
-    Not as in a URI: Hadoop takes a name literally, and ``%20`` is no space to it.
+    Without ``file://``, Spark would look in its default file system. The names are not
+    percent-encoded: Hadoop takes a name literally, so ``%20`` would not stand for a space.
     """
     return [path if _remote(path) else f"file://{Path(path).absolute()}" for path in paths]
 
@@ -166,9 +170,9 @@ def _first_line(error: Exception) -> str:
 
 
 def from_bus(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Rows of the data source ``amqp1``: all that waits at an address, and what is in the spool.
+    """Return rows of the data source ``amqp1``: all messages at an address and in the spool.
 
-    :param options: of the data source
+    :param options: options of the data source
     """
     reader = spark.read.format("amqp1")
     for name, value in options.items():
@@ -177,7 +181,10 @@ def from_bus(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def of_messages(rows: DataFrame) -> DataFrame:
-    """Records of messages, each of which holds JSON lines."""
+    """Return the records of messages whose bodies are JSON lines.
+
+    :param rows: rows of :func:`from_bus`
+    """
     from pyspark.sql import functions as F
 
     from amqp1_driver.pipeline.transform import telemetry_records as records

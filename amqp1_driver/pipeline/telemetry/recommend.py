@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""All recommendations, and the present values of the options."""
+"""The list of all recommendations, and the present values of the options.  Any thread."""
 
 from __future__ import annotations
 
@@ -21,7 +11,7 @@ from amqp1_driver.pipeline.telemetry import credit, timeouts
 from amqp1_driver.pipeline.telemetry.advice import Advice, Known
 from amqp1_driver.pipeline.telemetry.observed import Observed
 
-#: options of the driver that are judged -> unit
+#: options of the driver that the recommendations read or judge -> unit
 JUDGED = {
     "rpc_server_credit": "messages",
     "notify_server_credit": "messages",
@@ -42,7 +32,7 @@ RESPONSE, RESPONSE_DEFAULT = "[DEFAULT] rpc_response_timeout", 60.0
 
 
 def defaults() -> dict[str, float]:
-    """Values of the options without any configuration."""
+    """Return the default values of the options."""
     from amqp1_driver.options import default_settings
 
     settings = default_settings()
@@ -51,9 +41,10 @@ def defaults() -> dict[str, float]:
 
 
 def configured(files: Sequence[str]) -> dict[str, float]:
-    """Values that configuration files of a service set; those that they do not set are not in it.
+    """Return the values that the configuration files of a service set.
 
-    :raises ValueError: a file cannot be read or has a value that cannot be used
+    :returns: values by option; options that the files do not set are absent
+    :raises ValueError: a file cannot be read or has a wrong value
     """
     if not files:
         return {}
@@ -66,8 +57,9 @@ def configured(files: Sequence[str]) -> dict[str, float]:
     conf.register_opts([cfg.FloatOpt("rpc_response_timeout")])
     try:
         conf([], project="amqp1", default_config_files=list(files), default_config_dirs=[])
-        values: dict[str, Any] = {name: conf[GROUP][name] for name in JUDGED
-                                  if _was_set(conf, name, GROUP)}
+        values: dict[str, Any] = {
+            name: conf[GROUP][name] for name in JUDGED if _was_set(conf, name, GROUP)
+        }
         values[RESPONSE] = conf.rpc_response_timeout
     except cfg.Error as error:
         raise ValueError(f"configuration: {error}") from None
@@ -79,12 +71,15 @@ def _was_set(conf: Any, name: str, group: str) -> bool:
     return location is not None and location.location.name != "opt_default"
 
 
-def recommend(observed: Observed, current: Mapping[str, float] | None = None,
-              default: Mapping[str, float] | None = None) -> list[Advice]:
-    """What to set, option by option.
+def recommend(
+    observed: Observed,
+    current: Mapping[str, float] | None = None,
+    default: Mapping[str, float] | None = None,
+) -> list[Advice]:
+    """Return one recommendation for each option.
 
-    :param current: values that are known to be in use
-    :param default: values without configuration
+    :param current: values by option that the service's configuration sets
+    :param default: values of all other options; None: :func:`defaults`
     """
     known, fallback = current or {}, default if default is not None else defaults()
 

@@ -1,23 +1,13 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Settings of timeouts: how long is long enough, by what was seen. Pure.
+"""Recommendations for timeouts, by observed times.  Pure; any thread.
 
-A message has to outlast a change of the bus: it waits for a connection, then takes its usual time.
-So a timeout has to be at least ``3 x p99.9``, and ``p99.9 + 1.5 x the longest recovery``.
+A message has to survive a failover: it waits for a connection, then takes its usual time. So a
+timeout has to be at least ``3 x p99.9``, and at least ``p99.9 + 1.5 x the longest recovery``.
 
-Times of those that were late are not in the percentiles: they are not known. Where more than one
-in a thousand was late, the p99.9 is not known either, and nothing is recommended: a longer timeout
-would hide what holds them up.
+The percentiles do not count messages that timed out, since their times are not known. If one
+message in a thousand or more timed out, the p99.9 is not known either. Then there is no
+recommendation: a longer timeout would hide the cause of the delay.
 """
 
 from __future__ import annotations
@@ -36,19 +26,19 @@ from amqp1_driver.pipeline.telemetry.advice import (
 from amqp1_driver.pipeline.telemetry.credit import Lookup
 from amqp1_driver.pipeline.telemetry.observed import Observed, Times
 
-#: over the p99.9
+#: factor over the p99.9, and over the longest time to connect
 TAIL = 3
-#: no timeout is recommended below it, seconds
+#: lowest timeout that is recommended, seconds
 SHORTEST = 1.0
-#: share of late ones from which the p99.9 is unknown
+#: share of messages that timed out from which on the p99.9 is unknown
 LATE = 0.001
-#: connections, and losses of them, that say something
+#: connections, and lost connections, that a recommendation needs at least
 CONNECTIONS, LOSSES = 30, 3
-#: a peer that is only slow must not be taken for dead, seconds
+#: lowest idle timeout, seconds; with a lower one the driver would take a slow peer for dead
 LEAST_IDLE = 10.0
 _NO_TIMES = Times(0, None, None)
 
-#: option -> what it is for
+#: option -> operation whose timeout it sets, and its plural
 MESSAGES = {
     "default_send_timeout": ("cast", "casts"),
     "default_notify_timeout": ("notification", "notifications"),
@@ -58,7 +48,7 @@ MESSAGES = {
 
 
 def messages(observed: Observed, look: Lookup) -> list[Advice]:
-    """The timeouts of messages whose sender gives none."""
+    """Judge the default timeouts of messages, for senders that give no timeout."""
     return [_message(option, observed, look) for option in MESSAGES]
 
 
@@ -69,9 +59,11 @@ def _message(option: str, observed: Observed, look: Lookup) -> Advice:
         return none(known, too_few(f"{words} that got there", times.samples), times.samples)
     share = times.late / (times.late + times.samples)
     if share >= LATE:
-        why = (f"{times.late:,} of {times.late + times.samples:,} {words} ({share:.2%}) were late, "
-               "so that their p99.9 is not known. The table of timeouts says what they waited for: "
-               "a longer timeout would only hide it")
+        why = (
+            f"{times.late:,} of {times.late + times.samples:,} {words} ({share:.2%}) were late, "
+            "so that their p99.9 is not known. The table of timeouts says what they waited for: "
+            "a longer timeout would only hide it"
+        )
         return none(known, why, times.samples, LOOK)
     need = max(SHORTEST, TAIL * times.p999)
     why = f"p99.9 of {words} is {said(times.p999)}, the longest took {said(times.longest or 0.0)}"
@@ -84,7 +76,7 @@ def _message(option: str, observed: Observed, look: Lookup) -> Advice:
 
 
 def connect(observed: Observed, look: Lookup) -> Advice:
-    """connect_timeout: by first connections at the first attempt."""
+    """Judge ``connect_timeout`` by clients whose first connection took a single attempt."""
     known, count = look("connect_timeout"), observed.first_connections
     if count < CONNECTIONS or observed.connecting is None:
         return none(known, too_few("connections at the first attempt", count, CONNECTIONS), count)
@@ -94,30 +86,34 @@ def connect(observed: Observed, look: Lookup) -> Advice:
 
 
 def idle(observed: Observed, look: Lookup) -> Advice:
-    """idle_timeout: a dead peer has to be given up while those who wait still have time.
+    """Judge ``idle_timeout``: the driver has to give up a dead peer before messages time out.
 
-    ``idle_timeout + 1.5 x longest recovery <= timeout of messages``, the shortest of those for
-    casts and notifications; but not less than 10 s.
+    The rule is ``idle_timeout + 1.5 x longest recovery <= timeout of messages``, with the shorter
+    timeout of casts and notifications. The bound is never below 10 s.
     """
     known, count = look("idle_timeout"), observed.recovered
     if count < LOSSES or observed.recovery is None:
         return none(known, too_few("connections lost and made up for", count, LOSSES), count)
     patience = min(look("default_send_timeout").value, look("default_notify_timeout").value)
     bound = max(LEAST_IDLE, patience - HEADROOM * observed.recovery)
-    why = (f"messages wait {said(patience)} at most; after a dead peer is given up it takes up to "
-           f"{said(observed.recovery)} until there is a connection. What waits then is in time "
-           f"only if the peer is given up within {said(bound)}")
+    why = (
+        f"messages wait {said(patience)} at most; after a dead peer is given up it takes up to "
+        f"{said(observed.recovery)} until there is a connection. What waits then is in time "
+        f"only if the peer is given up within {said(bound)}"
+    )
     if known.value == 0:
         return enough(known, bound, why + "; it is turned off", count)
     return at_most(known, bound, why, count)
 
 
 def sender_links(observed: Observed, look: Lookup) -> Advice:
-    """default_sender_link_timeout: links in regular use should stay."""
+    """Judge ``default_sender_link_timeout``, so that links in regular use stay attached."""
     known, gaps = look("default_sender_link_timeout"), observed.gaps
     if observed.seconds < 2 * known.value:
-        why = (f"the records go on for {said(observed.seconds)}, which is less than twice the "
-               "present value")
+        why = (
+            f"the records go on for {said(observed.seconds)}, which is less than twice the "
+            "present value"
+        )
         return none(known, why, gaps.samples)
     if gaps.samples < LEAST or gaps.p99 is None:
         return none(known, too_few("gaps between uses of a link", gaps.samples), gaps.samples)

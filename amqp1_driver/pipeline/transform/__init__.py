@@ -1,16 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Pure transformations, DataFrame to DataFrame, one module per table.
+"""Pure transformations, DataFrame to DataFrame, one module per table.  Any thread.
 
-None of them reads, writes or starts a job: sources, sinks and order are the jobs' business.
+A transformation only extends Spark's plan. It does not read, write or start a job of Spark; the
+callers choose sources, sinks and order.
 """

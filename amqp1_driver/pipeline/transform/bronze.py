@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Bronze: the source's rows as they came, by the date of receipt."""
+"""The bronze table: the source's rows unchanged, by date of receipt.  Pure; any thread."""
 
 from __future__ import annotations
 
@@ -19,5 +9,8 @@ from pyspark.sql import functions as F
 
 
 def bronze(raw: DataFrame) -> DataFrame:
-    """The rows with ``date``, the UTC date of ``received_time``, which the table is divided by."""
+    """Return the rows with ``date``, the UTC date of ``received_time``.
+
+    The table is partitioned by ``date``.
+    """
     return raw.withColumn("date", F.to_date("received_time"))

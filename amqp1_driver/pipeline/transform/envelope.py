@@ -1,27 +1,17 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""From the bytes of a message to the notification in it: envelopes and what is wrong with them.
+"""The parser of message bodies: it finds the notification, or the reason why there is none.
 
-Three forms are on the wire:
+Pure; any thread. A body has one of three forms:
 
 ``amqp``
-    this driver's: ``{"request": REQUEST, "context": {...}}``, where REQUEST is the message, or
-    ``{"oslo.version", "oslo.message": TEXT}``
+    the form of this driver: ``{"request": REQUEST, "context": {...}}``, where REQUEST is the
+    message, or ``{"oslo.version", "oslo.message": TEXT}``
 ``rabbit``
-    that of oslo.messaging's rabbit driver: ``{"oslo.version", "oslo.message": TEXT}``, the
-    context in keys ``_context_*`` of the message
+    the form of oslo.messaging's rabbit driver: ``{"oslo.version", "oslo.message": TEXT}``, with
+    the context in keys ``_context_*`` of the message
 ``bare``
-    the message alone, version 1.0 of the rabbit driver's or from anywhere else
+    the message alone, from version 1.0 of the rabbit driver's form or from another sender
 """
 
 from __future__ import annotations
@@ -46,19 +36,19 @@ _OUTER = f"""
     _corrupt STRING
 """
 _OPTIONS = {"columnNameOfCorruptRecord": "_corrupt"}
-#: OpenStack's first year: nothing was notified before
+#: earliest valid time of a notification: the beginning of OpenStack's first year
 EARLIEST = "2010-01-01 00:00:00"
-#: a service's clock may be so much ahead of the receiver's
+#: the most by which a service's clock may be ahead of the receiver's
 AHEAD = "INTERVAL 1 DAY"
 _GZIP = b"\x1f\x8b"
 
 
 def opened(raw: DataFrame) -> DataFrame:
-    """The source's rows with their notification's fields as text.
+    """Return the source's rows with the fields of their notifications as text.
 
-    Adds ``form``, ``reason`` (why it is no notification, else null), ``time`` and the
-    columns ``n_*``: message_id, publisher_id, event_type, priority, payload, request_id,
-    tenant_id, user_id.
+    This function adds ``form``, ``reason`` (why the row is not a notification, else null), ``time``
+    and the columns ``n_*``: message_id, publisher_id, event_type, priority, payload, timestamp,
+    request_id, tenant_id, user_id.
     """
     text = F.col("body").cast("string")
     frame = once(raw, "_outer", F.from_json(text, _OUTER, _OPTIONS))
@@ -66,8 +56,10 @@ def opened(raw: DataFrame) -> DataFrame:
         "_text", F.coalesce(F.col("_outer.request.`oslo.message`"), F.col("_outer.`oslo.message`"))
     )
     frame = once(frame, "_inner", F.from_json("_text", _INNER, _OPTIONS))
-    fields = {name: _field(name) for name in
-              ("message_id", "publisher_id", "event_type", "priority", "payload", "timestamp")}
+    fields = {
+        name: _field(name)
+        for name in ("message_id", "publisher_id", "event_type", "priority", "payload", "timestamp")
+    }
     fields["message_id"] = F.coalesce(fields["message_id"], _filled(F.col("message_id")))
     fields["request_id"] = _context("request_id")
     fields["tenant_id"] = F.coalesce(_context("project_id"), _context("tenant"))
@@ -79,29 +71,36 @@ def opened(raw: DataFrame) -> DataFrame:
 
 
 def _filled(value: Column) -> Column:
-    """Null for an empty text."""
+    """Return the text, or null if it is empty."""
     return F.when(value != "", value)
 
 
 def _field(name: str) -> Column:
-    return F.coalesce(*(_filled(F.col(f"{place}.{name}"))
-                        for place in ("_inner", "_outer.request", "_outer")))
+    return F.coalesce(
+        *(_filled(F.col(f"{place}.{name}")) for place in ("_inner", "_outer.request", "_outer"))
+    )
 
 
 def _context(name: str) -> Column:
-    places = (f"_outer.context.{name}", f"_inner._context_{name}",
-              f"_outer.request._context_{name}", f"_outer._context_{name}")
+    places = (
+        f"_outer.context.{name}",
+        f"_inner._context_{name}",
+        f"_outer.request._context_{name}",
+        f"_outer._context_{name}",
+    )
     return F.coalesce(*(_filled(F.col(place)) for place in places))
 
 
 def _form() -> Column:
-    return (F.when(F.col("_outer.request").isNotNull(), "amqp")
-            .when(F.col("_outer.`oslo.message`").isNotNull(), "rabbit")
-            .otherwise("bare"))
+    return (
+        F.when(F.col("_outer.request").isNotNull(), "amqp")
+        .when(F.col("_outer.`oslo.message`").isNotNull(), "rabbit")
+        .otherwise("bare")
+    )
 
 
 def _reason(text: Column) -> Column:
-    """The first thing that is wrong, null if nothing is."""
+    """Return the first reason why the row is not a valid notification, null if there is none."""
     body = F.col("body")
     outer_bad = F.col("_outer").isNull() | F.col("_outer._corrupt").isNotNull()
     inner_bad = F.col("_inner").isNull() | F.col("_inner._corrupt").isNotNull()
@@ -115,9 +114,11 @@ def _reason(text: Column) -> Column:
         .when(F.col("n_message_id").isNull(), "no message_id")
         .when(F.col("n_timestamp").isNull(), "no timestamp")
         .when(F.col("time").isNull(), "the timestamp is not a time")
-        # Tables are by day, and computed from the first touched one on: no clock that is wrong
-        # by years may make thousands of days.
+        # The jobs compute tables by day, from the first changed day on. A clock that is years wrong
+        # would make them compute thousands of days.
         .when(F.col("time") < F.lit(EARLIEST).cast("timestamp"), "the timestamp is too early")
-        .when(F.col("time") > F.col("received_time") + F.expr(AHEAD),
-              "the timestamp is after the receipt")
+        .when(
+            F.col("time") > F.col("received_time") + F.expr(AHEAD),
+            "the timestamp is after the receipt",
+        )
     )

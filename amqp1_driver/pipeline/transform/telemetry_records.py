@@ -1,19 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Telemetry records of the driver: their columns, from JSON lines, Parquet or Arrow.
+"""The columns of the driver's telemetry records, read from JSON lines, Parquet or Arrow.
 
-A line that is no record is kept aside with the reason: it is counted and shown, never lost.
-The columns are those of :mod:`amqp1_driver.telemetry.events`.
+Pure; any thread.
+
+The columns are those of :mod:`amqp1_driver.telemetry.events`. A line that is not a record stays in
+the frame with the reason, so that the report can count and show it.
 """
 
 from __future__ import annotations
@@ -33,83 +25,128 @@ from pyspark.sql.types import (
 
 _TEXT, _COUNT = StringType(), LongType()
 _COLUMNS: dict[str, DataType] = {
-    "time": TimestampType(), "kind": _TEXT, "container": _TEXT, "pid": _COUNT, "host": _TEXT,
-    "address": _TEXT, "operation": _TEXT, "message_id": _TEXT, "outcome": _TEXT, "error": _TEXT,
-    "stage": _TEXT, "handover_us": _COUNT, "wait_us": _COUNT, "ack_us": _COUNT,
-    "reply_us": _COUNT, "total_us": _COUNT, "size": _COUNT, "credit": _COUNT, "state": _TEXT,
-    "batch": _COUNT,
-}  # fmt: skip
-#: a record; durations are microseconds, the size is bytes
+    "time": TimestampType(),
+    "kind": _TEXT,
+    "container": _TEXT,
+    "pid": _COUNT,
+    "host": _TEXT,
+    "address": _TEXT,
+    "operation": _TEXT,
+    "message_id": _TEXT,
+    "outcome": _TEXT,
+    "error": _TEXT,
+    "stage": _TEXT,
+    "handover_us": _COUNT,
+    "wait_us": _COUNT,
+    "ack_us": _COUNT,
+    "reply_us": _COUNT,
+    "total_us": _COUNT,
+    "size": _COUNT,
+    "credit": _COUNT,
+    "state": _TEXT,
+    "dropped": _COUNT,
+}
+#: columns of a record; durations are microseconds, the size is bytes
 RECORDS = StructType([StructField(name, kind) for name, kind in _COLUMNS.items()])
-#: without these it is no record
+#: columns that earlier versions of the driver wrote under another name
+OLD_NAMES = {"dropped": "batch"}
+#: columns without which a row is not a record
 REQUIRED = ("time", "kind", "container")
 KINDS = ("send", "reply", "stall", "resume", "connection", "link")
-#: added to what is read: why it is no record (else null), its text, and what else was in it
+#: columns that this module adds: why a row is not a record (else null), the text of its line, and
+#: the names of its unknown keys or columns
 REASON, LINE, UNKNOWN = "reason", "line", "unknown"
 
-#: Each client has a reply address of its own, which is random: they are one place together.
+#: the place of all replies: each client has a random reply address of its own
 REPLIES = "(reply addresses)"
-#: of records without an address
+#: the place of records without an address
 NOWHERE = "(none)"
-#: outcomes that are failures in themselves, whatever the record says besides
+#: outcomes that make a message a failed one even if the record has no error
 _FAILED = ("rejected", "released", "modified", "timeout")
 
 
 def of_lines(lines: DataFrame) -> DataFrame:
-    """Records of JSON lines.
+    """Return the records of JSON lines.
 
-    :param lines: column ``value``, a line each; empty ones are left out
-    :returns: :data:`RECORDS`, and the columns reason, line and unknown (names of further keys)
+    :param lines: column ``value`` with one line per row; this function skips empty lines
+    :returns: :data:`RECORDS`, and the columns reason, line and unknown (names of unknown keys)
     """
-    schema = StructType([*RECORDS.fields, StructField("_corrupt", StringType())])
+    old = [StructField(name, _COLUMNS[new]) for new, name in OLD_NAMES.items()]
+    schema = StructType([*RECORDS.fields, *old, StructField("_corrupt", StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
     record = F.from_json("value", schema, options)
-    known = F.array(*(F.lit(name) for name in _COLUMNS))
+    known = F.array(*(F.lit(name) for name in (*_COLUMNS, *OLD_NAMES.values())))
     further = F.array_except(F.json_object_keys(LINE), known)
-    # A generator is computed once for each row; a projection may be for each column that uses it.
-    parsed = lines.filter(F.trim("value") != "").select(
-        F.col("value").alias(LINE), F.inline(F.array(record))).select(
-        "*", F.explode(F.array(further)).alias(UNKNOWN))  # fmt: skip
-    # A line that is no JSON object has no keys.
+    # Spark computes a generator once per row, but a projection once per column that uses it.
+    parsed = (
+        lines.filter(F.trim("value") != "")
+        .select(F.col("value").alias(LINE), F.inline(F.array(record)))
+        .select("*", F.explode(F.array(further)).alias(UNKNOWN))
+    )
+    # For a line that is not a JSON object, the list of unknown keys is null.
     broken = F.col("_corrupt").isNotNull() | F.col(UNKNOWN).isNull()
-    return parsed.select(*_COLUMNS, LINE, UNKNOWN, _reason(broken).alias(REASON))
+    columns = (
+        F.coalesce(name, OLD_NAMES[name]).alias(name) if name in OLD_NAMES else name
+        for name in _COLUMNS
+    )
+    return parsed.select(*columns, LINE, UNKNOWN, _reason(broken).alias(REASON))
 
 
 def of_columns(frame: DataFrame) -> DataFrame:
-    """Records of a frame that has these columns already, as Parquet has.
+    """Return the records of a frame that has their columns already, as one from Parquet has.
 
-    Columns that are missing are null. ``time`` may be microseconds since 1970.
+    Other missing columns than :data:`REQUIRED` become null. ``time`` may be microseconds since
+    1970.
 
-    :returns: as :func:`of_lines`
-    :raises ValueError: it is no telemetry: required columns are missing, and are named
+    :returns: columns of :func:`of_lines`
+    :raises ValueError: required columns are missing; the text names them
     """
     check_columns(frame.columns)
-    further = [name for name in frame.columns if name not in _COLUMNS]
+    further = unknown_names(frame.columns)
     found = frame.select(
         *(_column(frame, name, kind) for name, kind in _COLUMNS.items()),
         F.lit(None).cast("string").alias(LINE),
-        F.array(*(F.lit(name) for name in further)).cast("array<string>").alias(UNKNOWN))
+        F.array(*(F.lit(name) for name in further)).cast("array<string>").alias(UNKNOWN),
+    )
     return found.withColumn(REASON, _reason(F.lit(False)))
 
 
 def of_decoded(frame: DataFrame) -> DataFrame:
-    """Records of a frame that has all columns of them, and ``unknown``.
+    """Return the records of a frame that has all columns of :data:`RECORDS` and ``unknown``.
 
-    :returns: as :func:`of_lines`
+    :returns: columns of :func:`of_lines`
     """
-    return frame.select(*_COLUMNS, F.lit(None).cast("string").alias(LINE), UNKNOWN,
-                        _reason(F.lit(False)).alias(REASON))
+    return frame.select(
+        *_COLUMNS,
+        F.lit(None).cast("string").alias(LINE),
+        UNKNOWN,
+        _reason(F.lit(False)).alias(REASON),
+    )
 
 
 def check_columns(names: Sequence[str]) -> None:
-    """:raises ValueError: required columns are missing; it names them"""
+    """Check that the required columns are there.
+
+    :raises ValueError: required columns are missing; the text names them
+    """
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        raise ValueError(f"no telemetry of the driver: column {', '.join(missing)} is missing "
-                         f"among {', '.join(names) or 'none at all'}")
+        raise ValueError(
+            f"no telemetry of the driver: column {', '.join(missing)} is missing "
+            f"among {', '.join(names) or 'none at all'}"
+        )
+
+
+def unknown_names(names: Sequence[str]) -> list[str]:
+    """Return the names of columns that no version of the driver writes."""
+    return [name for name in names if name not in _COLUMNS and name not in OLD_NAMES.values()]
 
 
 def _column(frame: DataFrame, name: str, kind: DataType) -> Column:
+    old = OLD_NAMES.get(name)
+    if old in frame.columns:
+        found = [F.col(x).try_cast(kind) for x in (name, old) if x in frame.columns]
+        return F.coalesce(*found).alias(name)
     if name not in frame.columns:
         return F.lit(None).cast(kind).alias(name)
     if name == "time" and isinstance(frame.schema[name].dataType, LongType):
@@ -125,34 +162,41 @@ def _reason(broken: Column) -> Column:
 
 
 def good(found: DataFrame) -> DataFrame:
-    """The records, with what the tables ask for again and again:
+    """Return the valid records, with three more columns that most tables use.
 
-    ``place`` is the address, where one makes sense; ``failed`` whether a message did not get
-    where it should; ``client`` is who tells: each transport of a process is one, with a connection
-    of its own.
+    ``place`` is the address, or :data:`REPLIES` for replies, or :data:`NOWHERE`. ``failed`` is
+    whether the message failed. ``client`` names the transport that wrote the record, by container
+    and process; each transport of a process has a connection of its own.
     """
     failed = F.col("error").isNotNull() | F.coalesce(F.col("outcome").isin(*_FAILED), F.lit(False))
     place = F.when(F.col("kind") == "reply", REPLIES).otherwise(
-        F.coalesce("address", F.lit(NOWHERE)))  # fmt: skip
+        F.coalesce("address", F.lit(NOWHERE))
+    )
     return found.filter(F.col(REASON).isNull()).select(
         *(name for name in _COLUMNS if name != "message_id"),
-        place.alias("place"), failed.alias("failed"),
-        F.concat_ws("/", "container", "pid").alias("client"))  # fmt: skip
+        place.alias("place"),
+        failed.alias("failed"),
+        F.concat_ws("/", "container", "pid").alias("client"),
+    )
 
 
 def bad(found: DataFrame) -> DataFrame:
-    """What is no record, by reason: how many, and one of them (cut).
+    """Count the rows that are not records, by reason.
 
-    :returns: reason, count, example
+    :returns: reason, count, example (the first 120 characters of one line; null if the rows are not
+        from JSON lines); the highest count first
     """
     example = F.first(F.substring(LINE, 1, 120), ignorenulls=True)
-    return found.filter(F.col(REASON).isNotNull()).groupBy(REASON).agg(
-        F.count("*").alias("count"), example.alias("example")).orderBy(
-        F.desc("count"), REASON)  # fmt: skip
+    return (
+        found.filter(F.col(REASON).isNotNull())
+        .groupBy(REASON)
+        .agg(F.count("*").alias("count"), example.alias("example"))
+        .orderBy(F.desc("count"), REASON)
+    )
 
 
 def unknown(found: DataFrame) -> DataFrame:
-    """Names of what is in records and is not known here, and in how many.
+    """Count the valid records that have unknown keys or columns, by name.
 
     :returns: name, count
     """
@@ -161,20 +205,20 @@ def unknown(found: DataFrame) -> DataFrame:
 
 
 def lasted(begin: str, end: str) -> Column:
-    """Microseconds between two times; null where one is."""
+    """Return the microseconds between two times; null if one of them is null."""
     return F.unix_micros(F.col(end)) - F.unix_micros(F.col(begin))
 
 
 def messages(records: DataFrame) -> DataFrame:
-    """Only what was sent: requests, notifications and replies."""
+    """Return only the records of messages: requests, notifications, replies and heartbeats."""
     return records.filter(F.col("kind").isin("send", "reply"))
 
 
 def summary(records: DataFrame) -> DataFrame:
-    """All of it in one row.
+    """Summarise all records in one row.
 
     :returns: records, clients, messages, failed, dropped (records that the driver could not
-        write), first, last (times), bytes
+        write), first, last (times), bytes (of all bodies)
     """
     message = F.col("kind").isin("send", "reply")
     return records.agg(
@@ -182,17 +226,27 @@ def summary(records: DataFrame) -> DataFrame:
         F.countDistinct("client").alias("clients"),
         F.count_if(message).alias("messages"),
         F.count_if(message & F.col("failed")).alias("failed"),
-        F.coalesce(F.sum("batch"), F.lit(0)).alias("dropped"),
-        F.min("time").alias("first"), F.max("time").alias("last"),
-        F.coalesce(F.sum("size"), F.lit(0)).alias("bytes"))  # fmt: skip
+        F.coalesce(F.sum("dropped"), F.lit(0)).alias("dropped"),
+        F.min("time").alias("first"),
+        F.max("time").alias("last"),
+        F.coalesce(F.sum("size"), F.lit(0)).alias("bytes"),
+    )
 
 
 def dropped(records: DataFrame) -> DataFrame:
-    """Processes whose records have gaps, the largest first.
+    """Count the records that the driver dropped, by client, the highest count first.
 
-    :returns: client, dropped, kept, share (of what there was)
+    :returns: client, dropped, kept, share (of dropped and kept records); only clients with dropped
+        records
     """
-    lost, kept = F.sum("batch"), F.count("*")
-    return records.groupBy("client").agg(
-        lost.alias("dropped"), kept.alias("kept"), (lost / (lost + kept)).alias("share"),
-    ).filter("dropped > 0").orderBy(F.desc("dropped"), "client")  # fmt: skip
+    lost, kept = F.sum("dropped"), F.count("*")
+    return (
+        records.groupBy("client")
+        .agg(
+            lost.alias("dropped"),
+            kept.alias("kept"),
+            (lost / (lost + kept)).alias("share"),
+        )
+        .filter("dropped > 0")
+        .orderBy(F.desc("dropped"), "client")
+    )

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How much was sent, where to, and when."""
+"""The traffic in telemetry, by address and over time.  Pure; any thread."""
 
 from __future__ import annotations
 
@@ -22,52 +12,77 @@ from amqp1_driver.pipeline.transform.telemetry_records import messages
 
 #: seconds that a class of time may last
 WIDTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800)
-#: no more classes of time than this
+#: most classes of time, unless the widest class is too narrow for that
 MOST = 120
 
 
 def width_for(seconds: float) -> int:
-    """How many seconds a class of time lasts, for records over that many seconds."""
+    """Return the width of a class of time.
+
+    :param seconds: time from the first record to the last
+    :returns: seconds
+    """
     return next((width for width in WIDTHS if seconds <= width * MOST), WIDTHS[-1])
 
 
 def moment(width: int) -> Column:
-    """Where the class of time that a record is in begins."""
+    """Return the begin of the class of time that holds a record.
+
+    :param width: seconds that a class lasts
+    """
     return F.timestamp_seconds(F.floor(F.unix_timestamp("time") / width) * width)
 
 
 def hot(records: DataFrame, seconds: float) -> DataFrame:
-    """Addresses by what is sent to them, the busiest first.
+    """Measure the messages to each address, the busiest first.
 
-    :param seconds: how long the records go on for; at least 1 is taken
-    :returns: place, count, rate (1/s), peak (most in a second), share (of all), skew (times the
-        mean of all addresses), bytes
+    :param seconds: time from the first record to the last; less than 1 counts as 1
+    :returns: place, count, rate (1/s), peak (most in a second), share (of all messages), skew
+        (count divided by the mean count of all addresses), bytes
     """
     sends = records.filter(F.col("kind") == "send")
     each = sends.groupBy("place", F.date_trunc("second", "time").alias("second")).agg(
-        F.count("*").alias("n"), F.sum("size").alias("bytes"))
+        F.count("*").alias("n"), F.sum("size").alias("bytes")
+    )
     places = each.groupBy("place").agg(
-        F.sum("n").alias("count"), F.max("n").alias("peak"),
-        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"))  # fmt: skip
+        F.sum("n").alias("count"),
+        F.max("n").alias("peak"),
+        F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
+    )
     total = places.agg(F.sum("count").alias("all"), F.count("*").alias("places"))
     share = F.col("count") / F.col("all")
-    return places.crossJoin(F.broadcast(total)).select(
-        "place", "count", (F.col("count") / max(1.0, seconds)).alias("rate"), "peak",
-        share.alias("share"), (share * F.col("places")).alias("skew"), "bytes",
-    ).orderBy(F.desc("count"), "place")  # fmt: skip
+    return (
+        places.crossJoin(F.broadcast(total))
+        .select(
+            "place",
+            "count",
+            (F.col("count") / max(1.0, seconds)).alias("rate"),
+            "peak",
+            share.alias("share"),
+            (share * F.col("places")).alias("skew"),
+            "bytes",
+        )
+        .orderBy(F.desc("count"), "place")
+    )
 
 
 def over_time(records: DataFrame, width: int) -> DataFrame:
-    """Messages in classes of time.
+    """Measure the messages of each class of time, by operation.
 
-    :param width: of a class, seconds
-    :returns: moment, operation, count, rate (1/s), failed, p50, p99 (total time of those that got
-        there, microseconds)
+    :param width: seconds that a class lasts
+    :returns: moment (begin of the class), operation, count, rate (1/s), failed, p50, p99 (total
+        time of messages that arrived, microseconds)
     """
     arrived = F.when(~F.col("failed"), F.col("total_us"))
-    return messages(records).groupBy(moment(width).alias("moment"), "operation").agg(
-        F.count("*").alias("count"), (F.count("*") / width).alias("rate"),
-        F.count_if("failed").alias("failed"),
-        F.percentile_approx(arrived, 0.5, ACCURACY).alias("p50"),
-        F.percentile_approx(arrived, 0.99, ACCURACY).alias("p99"),
-    ).orderBy("moment", "operation")  # fmt: skip
+    return (
+        messages(records)
+        .groupBy(moment(width).alias("moment"), "operation")
+        .agg(
+            F.count("*").alias("count"),
+            (F.count("*") / width).alias("rate"),
+            F.count_if("failed").alias("failed"),
+            F.percentile_approx(arrived, 0.5, ACCURACY).alias("p50"),
+            F.percentile_approx(arrived, 0.99, ACCURACY).alias("p99"),
+        )
+        .orderBy("moment", "operation")
+    )

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What is known of the payloads of nova, cinder and neutron.
+"""The traits in notification payloads of nova, cinder and neutron.  Pure; any thread.
 
 nova's legacy payloads (``compute.instance.*``) are flat; its versioned ones (``instance.*``) have
-each object's fields below ``nova_object.data``. Numbers are read as text first, because services
-write them either way; what is of another type than expected is null, never an error.
+each object's fields below ``nova_object.data``. This module reads numbers as text first, because
+services write them as numbers or as text. A value of an unexpected type becomes null, never an
+error.
 """
 
 from __future__ import annotations
@@ -49,46 +40,65 @@ _PAYLOAD = f"""
         flavor: {_object(_FLAVOR)},
         fault: {_object("STRUCT<exception: STRING, exception_message: STRING>")},
         state_update: {_object("STRUCT<old_state: STRING, state: STRING>")},
-        audit_period: {_object(
-            "STRUCT<audit_period_beginning: STRING, audit_period_ending: STRING>")}>
+        audit_period: {
+    _object("STRUCT<audit_period_beginning: STRING, audit_period_ending: STRING>")
+}>
 """
 _DATA = "`nova_object.data`"
-#: event types of the three services begin so
-_KINDS = (("compute.instance.", "instance"), ("instance.", "instance"),
-          ("volume.", "volume"), ("port.", "port"))
+#: prefix of the event types of the three services, kind of the resource
+_KINDS = (
+    ("compute.instance.", "instance"),
+    ("instance.", "instance"),
+    ("volume.", "volume"),
+    ("port.", "port"),
+)
 
 
 def parsed(payload: Column) -> Column:
-    """The payload as a struct; null where it is no JSON object."""
+    """Parse the payload into a struct; null if the payload is not a JSON object."""
     return F.from_json(payload, _PAYLOAD)
 
 
 def kind_of(event_type: Column) -> Column:
-    """``instance``, ``volume``, ``port``, or null for events of anything else."""
+    """Return ``instance``, ``volume`` or ``port``; null for events of other resources."""
     return F.coalesce(*(F.when(event_type.startswith(prefix), kind) for prefix, kind in _KINDS))
 
 
 def traits(p: str, kind: Column) -> dict[str, Column]:
-    """Columns of silver that come from the payload.
+    """Return the columns of the silver table that come from the payload.
 
     :param p: name of the column with the parsed payload
-    :param kind: of the resource
+    :param kind: kind of the resource, by :func:`kind_of`
     """
     found = {**_identities(p, kind), **_sizes(p), **_times(p)}
-    found.update({
-        "state": _first(p, f"{_DATA}.state_update.{_DATA}.state", f"{_DATA}.state", "state",
-                        "status", "port.status"),
-        "old_state": _first(p, f"{_DATA}.state_update.{_DATA}.old_state", "old_state"),
-        "host": _first(p, f"{_DATA}.host", "host", "port.`binding:host_id`"),
-        "node": _first(p, f"{_DATA}.node", "node"),
-        "error": _first(p, f"{_DATA}.fault.{_DATA}.exception_message",
-                        f"{_DATA}.fault.{_DATA}.exception", "message", "exception", "reason"),
-    })
+    found.update(
+        {
+            "state": _first(
+                p,
+                f"{_DATA}.state_update.{_DATA}.state",
+                f"{_DATA}.state",
+                "state",
+                "status",
+                "port.status",
+            ),
+            "old_state": _first(p, f"{_DATA}.state_update.{_DATA}.old_state", "old_state"),
+            "host": _first(p, f"{_DATA}.host", "host", "port.`binding:host_id`"),
+            "node": _first(p, f"{_DATA}.node", "node"),
+            "error": _first(
+                p,
+                f"{_DATA}.fault.{_DATA}.exception_message",
+                f"{_DATA}.fault.{_DATA}.exception",
+                "message",
+                "exception",
+                "reason",
+            ),
+        }
+    )
     return found
 
 
 def _first(p: str, *paths: str) -> Column:
-    """The first of these texts that is not empty."""
+    """Return the first of these texts that is not empty, else null."""
     values = [F.col(f"{p}.{path}") for path in paths]
     return F.coalesce(*(F.when(value != "", value) for value in values))
 
@@ -98,16 +108,19 @@ def _identities(p: str, kind: Column) -> dict[str, Column]:
     volume = _first(p, "volume_id")
     port = _first(p, "port.id", "port_id", "id")
     attached = F.get(F.col(f"{p}.volume_attachment"), F.lit(0))["instance_uuid"]
-    served = F.when(F.col(f"{p}.port.device_owner").startswith("compute:"),
-                    F.col(f"{p}.port.device_id"))
+    served = F.when(
+        F.col(f"{p}.port.device_owner").startswith("compute:"), F.col(f"{p}.port.device_id")
+    )
     return {
         "resource_id": F.when(kind == "instance", instance)
-        .when(kind == "volume", volume).when(kind == "port", port),
+        .when(kind == "volume", volume)
+        .when(kind == "port", port),
         "instance_id": F.coalesce(instance, attached, F.when(served != "", served)),
         "volume_id": volume,
         "port_id": F.when(kind == "port", port).otherwise(_first(p, "port_id")),
-        "p_tenant_id": _first(p, f"{_DATA}.tenant_id", "tenant_id", "project_id",
-                              "port.project_id", "port.tenant_id"),
+        "p_tenant_id": _first(
+            p, f"{_DATA}.tenant_id", "tenant_id", "project_id", "port.project_id", "port.tenant_id"
+        ),
         "p_user_id": _first(p, f"{_DATA}.user_id", "user_id"),
         "p_request_id": _first(p, f"{_DATA}.request_id", "request_id"),
     }
@@ -117,7 +130,7 @@ def _sizes(p: str) -> dict[str, Column]:
     flavor = f"{_DATA}.flavor.{_DATA}"
     root = number_of(_first(p, f"{flavor}.root_gb", "root_gb"), "bigint")
     ephemeral = number_of(_first(p, f"{flavor}.ephemeral_gb"), "bigint")
-    whole = number_of(_first(p, "disk_gb"), "bigint")  # legacy: root and ephemeral
+    whole = number_of(_first(p, "disk_gb"), "bigint")  # legacy: sum of root and ephemeral
     return {
         "flavor": _first(p, f"{flavor}.name", f"{flavor}.flavorid", "instance_type"),
         "vcpus": number_of(_first(p, f"{flavor}.vcpus", "vcpus"), "int"),
@@ -133,8 +146,12 @@ def _times(p: str) -> dict[str, Column]:
     names = {
         "created_at": (f"{_DATA}.created_at", "created_at", "port.created_at"),
         "launched_at": (f"{_DATA}.launched_at", "launched_at"),
-        "deleted_at": (f"{_DATA}.deleted_at", f"{_DATA}.terminated_at", "deleted_at",
-                       "terminated_at"),
+        "deleted_at": (
+            f"{_DATA}.deleted_at",
+            f"{_DATA}.terminated_at",
+            "deleted_at",
+            "terminated_at",
+        ),
         "audit_begin": (f"{period}.audit_period_beginning", "audit_period_beginning"),
         "audit_end": (f"{period}.audit_period_ending", "audit_period_ending"),
     }

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Usage of each tenant by day, from the lifetimes."""
+"""The usage of each tenant by day, computed from lifetimes.  Pure; any thread."""
 
 from __future__ import annotations
 
@@ -25,12 +15,15 @@ _MIB_PER_GIB = 1024
 
 
 def usage(lifetimes: DataFrame) -> DataFrame:
-    """Rows of :data:`USAGE`; sums are of whole numbers, so no order of rows changes them."""
+    """Return rows of :data:`USAGE`.
+
+    The sums are of whole numbers, so they do not depend on the order of the rows.
+    """
     span = F.unix_micros("end") - F.unix_micros("begin")
 
     def hours(kind: str, amount: Column, divisor: int = 1) -> Column:
-        # Microseconds times megabytes of a large cloud do not fit 64 bits. No day has more than
-        # 12 digits of them, no bigint more than 20: nothing that a service writes overflows.
+        # Microseconds times megabytes of a large cloud do not fit 64 bits. The microseconds of a
+        # day have at most 12 digits, and a bigint at most 20, so no value of a service overflows.
         product = span.cast("decimal(12,0)") * F.coalesce(amount, F.lit(0)).cast("decimal(20,0)")
         total = F.sum(F.when(F.col("kind") == kind, product).otherwise(F.lit(0)))
         return total.cast("double") / (_US_PER_HOUR * divisor)
@@ -39,14 +32,17 @@ def usage(lifetimes: DataFrame) -> DataFrame:
         return F.count_distinct(F.when(F.col("kind") == kind, F.col("resource_id")))
 
     one = F.lit(1)
-    return typed(lifetimes.groupBy("day", "tenant_id").agg(
-        number("instance").alias("instances"),
-        hours("instance", one).alias("instance_hours"),
-        hours("instance", F.col("vcpus")).alias("vcpu_hours"),
-        hours("instance", F.col("memory_mb"), _MIB_PER_GIB).alias("ram_gib_hours"),
-        hours("instance", F.col("disk_gb")).alias("disk_gb_hours"),
-        number("volume").alias("volumes"),
-        hours("volume", F.col("size_gb")).alias("volume_gb_hours"),
-        number("port").alias("ports"),
-        hours("port", one).alias("port_hours"),
-    ), USAGE)
+    return typed(
+        lifetimes.groupBy("day", "tenant_id").agg(
+            number("instance").alias("instances"),
+            hours("instance", one).alias("instance_hours"),
+            hours("instance", F.col("vcpus")).alias("vcpu_hours"),
+            hours("instance", F.col("memory_mb"), _MIB_PER_GIB).alias("ram_gib_hours"),
+            hours("instance", F.col("disk_gb")).alias("disk_gb_hours"),
+            number("volume").alias("volumes"),
+            hours("volume", F.col("size_gb")).alias("volume_gb_hours"),
+            number("port").alias("ports"),
+            hours("port", one).alias("port_hours"),
+        ),
+        USAGE,
+    )

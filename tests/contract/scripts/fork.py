@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A process that forks: fork.py URL before|after|server
 
@@ -35,9 +25,13 @@ def replies_to(transport):
 
 def calls(transport):
     client = oslo_messaging.get_rpc_client(
-        transport, oslo_messaging.Target(topic="topic"), timeout=10)
-    return {"answers": [client.call({}, "echo", value=f"{os.getpid()}-{n}") for n in range(5)]
-            == [f"{os.getpid()}-{n}" for n in range(5)], "address": replies_to(transport)}
+        transport, oslo_messaging.Target(topic="topic"), timeout=10
+    )
+    return {
+        "answers": [client.call({}, "echo", value=f"{os.getpid()}-{n}") for n in range(5)]
+        == [f"{os.getpid()}-{n}" for n in range(5)],
+        "address": replies_to(transport),
+    }
 
 
 def in_child(work):
@@ -72,12 +66,16 @@ def main(url, when):
     seen = {}
     if when == "server":
         server = oslo_messaging.get_rpc_server(
-            transport, oslo_messaging.Target(topic="forked", server=f"{os.getpid()}"),
-            [Endpoint()], executor="threading")
+            transport,
+            oslo_messaging.Target(topic="forked", server=f"{os.getpid()}"),
+            [Endpoint()],
+            executor="threading",
+        )
         server.start()
         seen["child"] = in_child(lambda: child(transport))
         client = oslo_messaging.get_rpc_client(
-            transport, oslo_messaging.Target(topic="forked"), timeout=10)
+            transport, oslo_messaging.Target(topic="forked"), timeout=10
+        )
         seen["served by the parent"] = client.call({}, "pid") == os.getpid()
         server.stop()
         server.wait()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A process that eventlet has patched: green.py URL [HOST:PORT of a peer that stays silent]
 
@@ -63,22 +53,25 @@ def main(url, silent):
     endpoint, events, seen = Endpoint(), Events(), {}
     serving = transport(conf, url)
     server = oslo_messaging.get_rpc_server(
-        serving, oslo_messaging.Target(topic="green", server="s"), [endpoint],
-        executor="eventlet")
+        serving, oslo_messaging.Target(topic="green", server="s"), [endpoint], executor="eventlet"
+    )
     server.start()
     listening = oslo_messaging.get_notification_transport(conf, url=url)
     listener = oslo_messaging.get_notification_listener(
-        listening, [oslo_messaging.Target(topic="events")], [events], executor="eventlet")
+        listening, [oslo_messaging.Target(topic="events")], [events], executor="eventlet"
+    )
     listener.start()
     calling = transport(conf, url)
     client = oslo_messaging.get_rpc_client(
-        calling, oslo_messaging.Target(topic="green"), timeout=10)
+        calling, oslo_messaging.Target(topic="green"), timeout=10
+    )
     seen["call"] = client.call({}, "echo", value="a call")
     with eventlet.Timeout(10):
         client.cast({}, "note", value="a cast")
         seen["cast"] = endpoint.cast_seen.wait()
         oslo_messaging.Notifier(calling, "p", driver="messagingv2", topics=["events"]).info(
-            {}, "kind", "a notification")
+            {}, "kind", "a notification"
+        )
         seen["notification"] = events.seen.wait()
     # many green threads at once
     pool = eventlet.GreenPool(50)
@@ -93,16 +86,18 @@ def main(url, silent):
     mute = transport(conf, f"amqp://{silent}")
     since = time.monotonic()
     try:
-        oslo_messaging.get_rpc_client(
-            mute, oslo_messaging.Target(topic="t"), timeout=0.5).call({}, "echo")
+        oslo_messaging.get_rpc_client(mute, oslo_messaging.Target(topic="t"), timeout=0.5).call(
+            {}, "echo"
+        )
     except oslo_messaging.MessagingTimeout:
         seen["timed out after"] = time.monotonic() - since
     seen["ticks during a time-out"] = len(ticks)
     ticks.clear()
     unknown = transport(conf, "amqp://no-such-host.invalid")
     try:
-        oslo_messaging.get_rpc_client(
-            unknown, oslo_messaging.Target(topic="t"), timeout=0.5).call({}, "echo")
+        oslo_messaging.get_rpc_client(unknown, oslo_messaging.Target(topic="t"), timeout=0.5).call(
+            {}, "echo"
+        )
     except oslo_messaging.MessagingTimeout:
         seen["ticks during a lookup"] = len(ticks)
     clock.kill()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Costs are found again from what a model with known ones says."""
 
@@ -24,8 +14,19 @@ from amqp1_driver.pipeline.capacity.costs import Costs, Part
 from amqp1_driver.pipeline.capacity.measure import FIGURES, Point
 from amqp1_driver.pipeline.capacity.mesh import simulate
 
-KNOWN = Costs(Part(100, 60, 2), Part(40, 30, 1), Part(120, 70, 2), latency_us=25, batch=12,
-              stretch=1.2, noise=0.4, disorder=0.3, burst_us=1500, cold=2.0, cooling_us=4000)
+KNOWN = Costs(
+    Part(100, 60, 2),
+    Part(40, 30, 1),
+    Part(120, 70, 2),
+    latency_us=25,
+    batch=12,
+    stretch=1.2,
+    noise=0.4,
+    disorder=0.3,
+    burst_us=1500,
+    cold=2.0,
+    cooling_us=4000,
+)
 
 
 def measured(scenario: Scenario, costs: Costs = KNOWN) -> Point:
@@ -102,8 +103,9 @@ def test_the_latency_of_a_link() -> None:
 
 
 def test_points_that_are_needed() -> None:
-    lone, some, many, large = (Point(scenario, dict.fromkeys(FIGURES, 1.0))
-                               for scenario in measure.CALIBRATION[:4])
+    lone, some, many, large = (
+        Point(scenario, dict.fromkeys(FIGURES, 1.0)) for scenario in measure.CALIBRATION[:4]
+    )
     for points in ([some, many, large], [lone, some, large], [lone, many, large], [large]):
         with pytest.raises(ValueError, match="points with small payloads and 1, several, and 16"):
             fit.fit(points, 2)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Single stations against closed forms, whose values are literals from the formulas by hand."""
 
@@ -24,8 +14,15 @@ from simpy.events import Timeout
 from amqp1_driver.pipeline.capacity.machine import Machine, Others, Process, gamma
 
 
-def sojourn(arrivals: float, cv: float, *, lanes: int = 1, count: int = 100_000, seed: int = 1,
-            **more: float) -> tuple[float, Process]:
+def sojourn(
+    arrivals: float,
+    cv: float,
+    *,
+    lanes: int = 1,
+    count: int = 100_000,
+    seed: int = 1,
+    **more: float,
+) -> tuple[float, Process]:
     """Mean time in a queue with Poisson arrivals and work of mean 1."""
     env, rng = simpy.Environment(), random.Random(seed)
     process = Process(Machine(env, lanes, 3000.0), lanes, rng, gamma(rng, cv), **more)
@@ -126,12 +123,14 @@ def test_sizes_of_batches_are_geometric() -> None:
 
 def test_a_batch_after_a_pause_costs_more() -> None:
     env = simpy.Environment()
-    process = Process(Machine(env, 1, 3000.0), 1, random.Random(1), wake=5.0,
-                      chill=lambda idle: idle / 100.0)
+    process = Process(
+        Machine(env, 1, 3000.0), 1, random.Random(1), wake=5.0, chill=lambda idle: idle / 100.0
+    )
     ends: list[float] = []
     for begin in (100.0, 101.0, 200.0):
         Timeout(env, begin).callbacks.append(
-            lambda _: process.submit(10.0, lambda _: ends.append(env.now), None))
+            lambda _: process.submit(10.0, lambda _: ends.append(env.now), None)
+        )
     env.run()
 
     # (5 + 10) * (1 + 100 / 100); then at once, which costs nothing more; then 55 idle
@@ -198,5 +197,6 @@ def test_noise_has_mean_1_and_its_coefficient_of_variation() -> None:
 
     assert mean == pytest.approx(1.0, abs=0.02)
     assert (sum((each - mean) ** 2 for each in found) / len(found)) ** 0.5 == pytest.approx(
-        0.5, abs=0.02)
+        0.5, abs=0.02
+    )
     assert gamma(random.Random(3), 0.0) is None

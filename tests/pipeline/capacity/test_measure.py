@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Points from results of the benchmark, without running it."""
 
@@ -26,9 +16,16 @@ from amqp1_driver.pipeline.capacity.setup import Setup
 
 
 def run(rate: float, p99: float = 2000.0, bus: float | None = 40.0, **more: Any) -> dict[str, Any]:
-    return {"sent": 100, "failed": 0, "received": 100, "lost": 0, "sent_per_s": rate,
-            "latency_us": {"p50": 1000.0, "p90": 1500.0, "p99": p99, "max": 3000.0},
-            "cpu_us": {"client": 100.0, "server": 120.0, "bus": bus}, **more}
+    return {
+        "sent": 100,
+        "failed": 0,
+        "received": 100,
+        "lost": 0,
+        "sent_per_s": rate,
+        "latency_us": {"p50": 1000.0, "p90": 1500.0, "p99": p99, "max": 3000.0},
+        "cpu_us": {"client": 100.0, "server": 120.0, "bus": bus},
+        **more,
+    }
 
 
 ONE, TWO = Scenario("call", threads=1), Scenario("call", threads=2)
@@ -38,9 +35,16 @@ def test_medians_of_rounds_and_their_range() -> None:
     found = measure.points([(ONE, run(10)), (TWO, run(7)), (ONE, run(30)), (ONE, run(11))])
 
     assert [point.scenario for point in found] == [ONE, TWO]
-    assert found[0].figures == {"throughput": 11, "p50": 1000, "p90": 1500, "p99": 2000,
-                                "client_cpu": 100, "router_cpu": 40, "server_cpu": 120,
-                                "others": 0}
+    assert found[0].figures == {
+        "throughput": 11,
+        "p50": 1000,
+        "p90": 1500,
+        "p99": 2000,
+        "client_cpu": 100,
+        "router_cpu": 40,
+        "server_cpu": 120,
+        "others": 0,
+    }
     assert found[0].spread["throughput"] == (10, 30)
     assert found[0].rounds == 3
 
@@ -53,12 +57,24 @@ def test_runs_that_are_not_to_be_used() -> None:
 
 
 def test_results_of_amqp1_bench(tmp_path: Path) -> None:
-    document = {"scenarios": [
-        {"title": "t", "operation": "call", "threads": 2, "clients": 1, "servers": 3, "size": 100,
-         "reply": None, "seconds": 5.0, "count": 0, "rate": 0.0,
-         "entries": [{"runs": [run(10), {"trouble": "none"}, run(12)]}, {"runs": [run(99)]}]},
-        {"operation": "cast"},
-    ]}
+    document = {
+        "scenarios": [
+            {
+                "title": "t",
+                "operation": "call",
+                "threads": 2,
+                "clients": 1,
+                "servers": 3,
+                "size": 100,
+                "reply": None,
+                "seconds": 5.0,
+                "count": 0,
+                "rate": 0.0,
+                "entries": [{"runs": [run(10), {"trouble": "none"}, run(12)]}, {"runs": [run(99)]}],
+            },
+            {"operation": "cast"},
+        ]
+    }
     [point] = measure.of_document(json.loads(json.dumps(document)))
 
     assert point.scenario == Scenario("call", threads=2, servers=3)
@@ -71,8 +87,16 @@ def test_a_scenario_for_the_model() -> None:
     scenario = Scenario("call", threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0)
 
     assert measure.setup(measure.Point(scenario, {"others": 0.5}), 2, lanes=3) == Setup(
-        threads=3, clients=2, servers=4, size=10, reply=20, rate=5.0, cores=2, router_threads=3,
-        others=0.5)
+        threads=3,
+        clients=2,
+        servers=4,
+        size=10,
+        reply=20,
+        rate=5.0,
+        cores=2,
+        router_threads=3,
+        others=0.5,
+    )
 
 
 def test_others_are_what_the_run_has_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +115,9 @@ def test_others_are_what_the_run_has_not_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_idle_time_is_what_linux_tells_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure.os, "sysconf", lambda _: 100)
-    monkeypatch.setattr(measure.Path, "read_text",
-                        lambda _: "cpu  7 8 9 1200 34 5 6 0 0 0\ncpu0 1 2 3 4 5 6 7\n")
+    monkeypatch.setattr(
+        measure.Path, "read_text", lambda _: "cpu  7 8 9 1200 34 5 6 0 0 0\ncpu0 1 2 3 4 5 6 7\n"
+    )
     # idle, and waiting for a disk
     assert measure._idle() == 12.34
 
@@ -106,8 +131,6 @@ def test_where_the_idle_time_is_not_known_nobody_is_there(monkeypatch: pytest.Mo
     watch.begin()
     watch.end(None)
     assert watch.others(run(5000)) == 0.0
-
-
 
 
 def test_disturbed_runs_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +179,49 @@ def test_where_costs_come_from() -> None:
 
     assert found["bus"] == "embedded router"
     assert {"when", "commit", "cpus", "processor", "platform", "python"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({}, 0),
+        ({"seconds": 4.0}, 1),
+        ({"lanes": 2}, 1),
+        ({"url": "amqp://127.0.0.1:2/"}, 1),
+        # no bus is started where the URL has a host
+        ({"bus": "broker"}, 0),
+    ],
+    ids=["same", "seconds", "lanes", "url", "bus"],
+)
+def test_kept_runs_of_other_conditions_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, Any], made: int
+) -> None:
+    runs = iter([run(20, others=0.0), run(30, others=0.0)])
+    monkeypatch.setattr(measure.Lab, "_one", lambda *_: next(runs))
+    common = {"rounds": 1, "spare": 0, "kept": str(tmp_path / "runs.jsonl")}
+    same = {"url": "amqp://u:secret@127.0.0.1:1/", "seconds": 3.0}
+    measure.Lab(**common, **same).run([ONE])
+    [found] = measure.Lab(**common, **{**same, **changes}).run([ONE])
+
+    assert (found.rounds, found.figures["throughput"]) == (1, 30 if made else 20)
+    kept = (tmp_path / "runs.jsonl").read_text()
+    assert len(kept.splitlines()) == 1 + made
+    assert "secret" not in kept
+
+
+def test_kept_runs_of_another_embedded_bus_do_not_count() -> None:
+    router, broker = (measure.Lab(bus=bus)._conditions() for bus in ("router", "broker"))
+    assert (router["bus"], broker["bus"]) == ("router", "broker")
+
+
+def test_a_kept_run_whose_conditions_are_not_known_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(measure.Lab, "_one", lambda *_: run(30, others=0.0))
+    kept = tmp_path / "runs.jsonl"
+    old = {"scenario": {"operation": "call", "threads": 1}, "run": run(20, others=0.0)}
+    kept.write_text(json.dumps(old) + "\n")
+    lab = measure.Lab(url="amqp://127.0.0.1:1/", rounds=1, spare=0, kept=str(kept))
+    [found] = lab.run([ONE])
+
+    assert (found.rounds, found.figures["throughput"]) == (1, 30)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The whole model: closed networks, windows, timeouts, and folding against the full mesh."""
 
@@ -24,8 +14,16 @@ from amqp1_driver.pipeline.capacity.setup import Setup
 
 #: nothing random, nobody waits to begin
 PLAIN = Costs(Part(200), Part(60), Part(240))
-REAL = Costs(Part(90, 50), Part(30, 20), Part(110, 60), latency_us=15, batch=20, stretch=1.2,
-             noise=0.3, disorder=0.3)
+REAL = Costs(
+    Part(90, 50),
+    Part(30, 20),
+    Part(110, 60),
+    latency_us=15,
+    batch=20,
+    stretch=1.2,
+    noise=0.3,
+    disorder=0.3,
+)
 
 
 def test_a_lone_caller_is_the_sum_of_the_parts() -> None:
@@ -35,13 +33,26 @@ def test_a_lone_caller_is_the_sum_of_the_parts() -> None:
     assert found.throughput == pytest.approx(2000.0)
     assert found.p50 == found.p99 == pytest.approx(500.0)
     assert (found.client_used, found.router_used, found.server_used) == pytest.approx(
-        (0.4, 0.12, 0.48), rel=0.01)
+        (0.4, 0.12, 0.48), rel=0.01
+    )
 
 
 def test_payload_network_hops_service_and_work_come_to_it() -> None:
     costs = Costs(Part(200, 0, 1), Part(60, 0, 2), Part(240, 0, 3))
-    setup = Setup(threads=1, size=1024, reply=2048, routers=2, servers=2, local=0.0, network_us=50,
-                  service_us=1000, service_cv=0, work_us=70, calls=100, warmup=10)
+    setup = Setup(
+        threads=1,
+        size=1024,
+        reply=2048,
+        routers=2,
+        servers=2,
+        local=0.0,
+        network_us=50,
+        service_us=1000,
+        service_cv=0,
+        work_us=70,
+        calls=100,
+        warmup=10,
+    )
     found = simulate(setup, costs)
 
     # client 203, server 249 + 70, service 1000, two routers 66 each;
@@ -58,7 +69,8 @@ def test_beginnings_and_latency_of_a_lone_caller() -> None:
     # Each message is a batch. After the reply the client goes on at once, and so does the server
     # from receiving to replying: four times somebody begins who had nothing to do.
     assert (found.client_wakes, found.router_wakes, found.server_wakes) == pytest.approx(
-        (2.0, 2.0, 2.0), abs=0.02)
+        (2.0, 2.0, 2.0), abs=0.02
+    )
     assert found.p50 == pytest.approx(500 + 2 * 10 + 2 * 20 + 2 * 30 + 4 * 5)
 
 
@@ -71,7 +83,8 @@ def test_who_has_paused_pays_for_it() -> None:
     # for the next call: 100 + 200, 2 * 60, 240 + 120
     assert closed.p50 == pytest.approx(780.0)
     assert (closed.client_chill, closed.router_chill, closed.server_chill) == pytest.approx(
-        (1.5, 2.0, 1.5), rel=0.01)
+        (1.5, 2.0, 1.5), rel=0.01
+    )
     # an agent has paused before its call, too
     assert agents.p50 == pytest.approx(880.0)
 
@@ -100,8 +113,9 @@ def test_thinking_callers() -> None:
 
 
 def test_open_arrivals_at_one_router_queue_as_theory_says() -> None:
-    found = simulate(Setup(poisson=6000, size=0, calls=40_000, warmup=4000),
-                     Costs(Part(0), Part(100), Part(0)))
+    found = simulate(
+        Setup(poisson=6000, size=0, calls=40_000, warmup=4000), Costs(Part(0), Part(100), Part(0))
+    )
 
     assert found.router_used == pytest.approx(0.6, rel=0.02)
     # Work of 100 us in two turns of 50: between M/D/1, one after the other,
@@ -128,8 +142,9 @@ def test_a_rate_is_kept_and_latency_counts_from_when_a_call_was_due() -> None:
 
 
 def test_executor_threads_hold_back_what_the_server_took() -> None:
-    setup = Setup(threads=20, size=0, executor=2, service_us=10_000, service_cv=0, calls=1000,
-                  warmup=100)
+    setup = Setup(
+        threads=20, size=0, executor=2, service_us=10_000, service_cv=0, calls=1000, warmup=100
+    )
     found = simulate(setup, PLAIN)
 
     # two at a time, each 10 ms and the reply of 120 us
@@ -137,16 +152,32 @@ def test_executor_threads_hold_back_what_the_server_took() -> None:
 
 
 def test_credit_of_the_server_stalls_calls_at_the_router() -> None:
-    setup = Setup(threads=30, size=0, executor=1, server_credit=5, service_us=1000, service_cv=0,
-                  calls=1000, warmup=100)
+    setup = Setup(
+        threads=30,
+        size=0,
+        executor=1,
+        server_credit=5,
+        service_us=1000,
+        service_cv=0,
+        calls=1000,
+        warmup=100,
+    )
 
     assert simulate(setup, PLAIN).server_stalls > 0.9
     assert simulate(setup.replace(server_credit=100), PLAIN).server_stalls == 0.0
 
 
 def test_credit_of_the_router_stalls_the_client() -> None:
-    setup = Setup(threads=30, size=0, executor=1, link_credit=4, service_us=1000, service_cv=0,
-                  calls=1000, warmup=100)
+    setup = Setup(
+        threads=30,
+        size=0,
+        executor=1,
+        link_credit=4,
+        service_us=1000,
+        service_cv=0,
+        calls=1000,
+        warmup=100,
+    )
 
     assert simulate(setup, PLAIN).link_stalls > 0.9
     assert simulate(setup.replace(link_credit=250), PLAIN).link_stalls == 0.0
@@ -162,8 +193,16 @@ def test_credit_of_replies() -> None:
 
 
 def test_calls_time_out_and_their_callers_go_on() -> None:
-    setup = Setup(threads=20, size=0, executor=1, service_us=10_000, service_cv=0, timeout_s=0.05,
-                  calls=1000, warmup=0)
+    setup = Setup(
+        threads=20,
+        size=0,
+        executor=1,
+        service_us=10_000,
+        service_cv=0,
+        timeout_s=0.05,
+        calls=1000,
+        warmup=0,
+    )
     found = simulate(setup, PLAIN)
 
     assert found.timeouts > 500
@@ -178,13 +217,30 @@ def test_overload_shows_as_less_than_offered() -> None:
     assert found.throughput == pytest.approx(4166.7, rel=0.02)
 
 
-MESH = Setup(agents=4000, interval_s=1.0, routers=4, servers=8, router_threads=1, service_us=3000,
-             network_us=60, size=512, calls=8000, warmup=1500)
+MESH = Setup(
+    agents=4000,
+    interval_s=1.0,
+    routers=4,
+    servers=8,
+    router_threads=1,
+    service_us=3000,
+    network_us=60,
+    size=512,
+    calls=8000,
+    warmup=1500,
+)
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"topology": "ring"}, {"local": 0.7}, {"agents": 14_000, "interval_s": 1.0},
-], ids=["full", "ring", "local", "loaded"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"topology": "ring"},
+        {"local": 0.7},
+        {"agents": 14_000, "interval_s": 1.0},
+    ],
+    ids=["full", "ring", "local", "loaded"],
+)
 def test_a_folded_mesh_is_as_the_full_one(changes: dict[str, Any]) -> None:
     setup = MESH.replace(**changes)
     full, folded = (simulate(setup.replace(fold=fold), REAL) for fold in (False, True))

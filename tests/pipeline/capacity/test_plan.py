@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Which simulations are asked for, and what is made of their results."""
 
@@ -29,12 +19,31 @@ BASE = Setup(agents=1, interval_s=10.0, size=0, fold=True)
 GOAL = Goal(p99_ms=10.0, agents=1_000_000)
 
 
-def result(agents: int, p99: float, seed: int = 1, share: float = 1.0, timeouts: float = 0.0,
-           routers: int = 1, used: float = 0.5) -> dict[str, Any]:
-    return {"routers": routers, "servers": 4 * routers, "agents": agents, "interval_s": 10.0,
-            "seed": seed, "throughput": agents / 10 * share, "p50": p99 / 2, "p90": p99 / 1.5,
-            "p99": p99, "mean": p99 / 2, "timeout_share": timeouts, "router_used": used,
-            "server_used": 0.25, "server_stalls": 0.0}
+def result(
+    agents: int,
+    p99: float,
+    seed: int = 1,
+    share: float = 1.0,
+    timeouts: float = 0.0,
+    routers: int = 1,
+    used: float = 0.5,
+) -> dict[str, Any]:
+    return {
+        "routers": routers,
+        "servers": 4 * routers,
+        "agents": agents,
+        "interval_s": 10.0,
+        "seed": seed,
+        "throughput": agents / 10 * share,
+        "p50": p99 / 2,
+        "p90": p99 / 1.5,
+        "p99": p99,
+        "mean": p99 / 2,
+        "timeout_share": timeouts,
+        "router_used": used,
+        "server_used": 0.25,
+        "server_stalls": 0.0,
+    }
 
 
 def test_sizes_have_their_servers() -> None:
@@ -48,7 +57,16 @@ def test_first_pass_is_fractions_of_the_ceiling() -> None:
 
     # 10,000 calls a second: 100,000 agents at 10 s
     assert [row["agents"] for row in rows if row["seed"] == 1] == [
-        20_000, 40_000, 55_000, 70_000, 80_000, 87_000, 93_000, 97_000, 100_000]
+        20_000,
+        40_000,
+        55_000,
+        70_000,
+        80_000,
+        87_000,
+        93_000,
+        97_000,
+        100_000,
+    ]
     assert sorted({row["seed"] for row in rows}) == [1, 2]
     assert all(row["fold"] for row in rows)
 
@@ -74,11 +92,17 @@ def test_medians_of_seeds_are_judged() -> None:
     assert row["carried"] is True
 
 
-@pytest.mark.parametrize(("found", "carried"), [
-    (result(1000, 10e3), True), (result(1000, 10.1e3), False),
-    (result(1000, 5e3, used=0.95), True), (result(1000, 5e3, used=0.96), False),
-    (result(1000, 5e3, share=0.96), False), (result(1000, 5e3, timeouts=0.001), False),
-])
+@pytest.mark.parametrize(
+    ("found", "carried"),
+    [
+        (result(1000, 10e3), True),
+        (result(1000, 10.1e3), False),
+        (result(1000, 5e3, used=0.95), True),
+        (result(1000, 5e3, used=0.96), False),
+        (result(1000, 5e3, share=0.96), False),
+        (result(1000, 5e3, timeouts=0.001), False),
+    ],
+)
 def test_what_is_not_carried(found: dict[str, Any], carried: bool) -> None:
     assert plan.judged([found], GOAL)[0]["carried"] is carried
 
@@ -93,8 +117,9 @@ def test_the_bracket_ends_at_the_first_that_is_not_carried() -> None:
 
 def test_answers() -> None:
     setups = plan.sizes(BASE, (1, 2), 4)
-    judged = plan.judged([result(100, 5e3), result(200, 20e3), result(400, 5e3, routers=2)],
-                         Goal(10.0, agents=400))
+    judged = plan.judged(
+        [result(100, 5e3), result(200, 20e3), result(400, 5e3, routers=2)], Goal(10.0, agents=400)
+    )
     one, two = plan.answers(setups, judged, COSTS, Goal(10.0, agents=400))
 
     assert (one["carries"], one["first_not"], one["limit"]) == (100, 200, "router")

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Calibration and check with real runs: short ones, so that nothing is said about the error."""
 
@@ -61,8 +51,9 @@ def test_one_real_run_gives_a_point() -> None:
     assert point.figures["router_cpu"] >= 0
 
 
-def test_calibrate_writes_a_file_of_costs(lab: list[list[Scenario]], tmp_path: Path,
-                                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_calibrate_writes_a_file_of_costs(
+    lab: list[list[Scenario]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "costs.json"
     assert main(["pipeline", "capacity", "calibrate", "--output", str(file), "--cores", "2"]) == 0
 
@@ -73,8 +64,11 @@ def test_calibrate_writes_a_file_of_costs(lab: list[list[Scenario]], tmp_path: P
 
 
 def test_check_predicts_other_configurations_than_it_was_made_of(
-        lab: list[list[Scenario]], tmp_path: Path, capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    lab: list[list[Scenario]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made_of: list[Scenario] = []
     real = fit.fit
 
@@ -84,8 +78,18 @@ def test_check_predicts_other_configurations_than_it_was_made_of(
 
     monkeypatch.setattr(fit, "fit", watched)
     # The points are made up: nothing fits them, and the status says so.
-    status = main(["pipeline", "capacity", "check", "--calibrate", "--json",
-                   str(tmp_path / "check.json"), "--bar", "0.001"])
+    status = main(
+        [
+            "pipeline",
+            "capacity",
+            "check",
+            "--calibrate",
+            "--json",
+            str(tmp_path / "check.json"),
+            "--bar",
+            "0.001",
+        ]
+    )
 
     assert status == 1
     assert made_of == list(measure.CALIBRATION)
@@ -95,17 +99,51 @@ def test_check_predicts_other_configurations_than_it_was_made_of(
     assert "within 0.001 % in calls/s and in p99: 0 of 6" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("where", "bus"),
+    [
+        ([], "router"),
+        (["--bus", "broker"], "broker"),
+        (["--url", "amqp://127.0.0.1:1/"], "a bus that was there"),
+    ],
+    ids=["default", "broker", "url"],
+)
+def test_a_check_notes_its_bus(
+    lab: list[list[Scenario]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: list[str],
+    bus: str,
+) -> None:
+    monkeypatch.setattr(fit, "errors", lambda *_: [])
+    file = tmp_path / "check.json"
+    assert main(["pipeline", "capacity", "check", "--json", str(file), *where]) == 1
+    assert json.loads(file.read_text())["bus"] == bus
+
+
 def test_a_bus_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["pipeline", "capacity", "calibrate", "--url", "amqp://127.0.0.1:1/",
-                   "--results", "nowhere.json", "--output", "x"])
+    status = main(
+        [
+            "pipeline",
+            "capacity",
+            "calibrate",
+            "--url",
+            "amqp://127.0.0.1:1/",
+            "--results",
+            "nowhere.json",
+            "--output",
+            "x",
+        ]
+    )
 
     assert status == 1
     assert "nowhere.json" in capsys.readouterr().err
 
 
 def test_the_embedded_router_has_no_mesh(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["pipeline", "capacity", "calibrate", "--far", "amqp://127.0.0.1:1/",
-                   "--output", "x"])
+    status = main(
+        ["pipeline", "capacity", "calibrate", "--far", "amqp://127.0.0.1:1/", "--output", "x"]
+    )
 
     assert status == 2
     assert "--far needs --url" in capsys.readouterr().err

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What can be simulated, and what is refused."""
 
@@ -24,19 +14,22 @@ from amqp1_driver.pipeline.capacity.costs import Costs, Part
 from amqp1_driver.pipeline.capacity.setup import Setup, distance
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"threads": 1, "agents": 1}, "only one"),
-    ({}, "only one"),
-    ({"agents": 1, "rate": 5.0}, "a rate needs threads"),
-    ({"agents": 1, "routers": 2}, "1 servers can't be spread evenly over 2 routers"),
-    ({"agents": 1, "routers": 0}, "routers is 0: at least 1"),
-    ({"agents": 1, "service_us": -1.0}, "service_us is -1.0"),
-    ({"agents": 1, "topology": "star"}, "none of full, ring"),
-    ({"threads": 1, "fold": True}, "only open arrivals"),
-    ({"agents": 1, "local": 1.5}, "1 at most"),
-    ({"agents": 1, "timeout_s": 0.0}, "positive"),
-    ({"agents": 1, "cores": 2, "others": 2.0}, "less than the cores"),
-])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 1, "agents": 1}, "only one"),
+        ({}, "only one"),
+        ({"agents": 1, "rate": 5.0}, "a rate needs threads"),
+        ({"agents": 1, "routers": 2}, "1 servers can't be spread evenly over 2 routers"),
+        ({"agents": 1, "routers": 0}, "routers is 0: at least 1"),
+        ({"agents": 1, "service_us": -1.0}, "service_us is -1.0"),
+        ({"agents": 1, "topology": "star"}, "none of full, ring"),
+        ({"threads": 1, "fold": True}, "only open arrivals"),
+        ({"agents": 1, "local": 1.5}, "1 at most"),
+        ({"agents": 1, "timeout_s": 0.0}, "positive"),
+        ({"agents": 1, "cores": 2, "others": 2.0}, "less than the cores"),
+    ],
+)
 def test_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Setup(**changes)
@@ -44,8 +37,13 @@ def test_refused(changes: dict[str, Any], words: str) -> None:
 
 def test_a_row_and_back() -> None:
     numpy = pytest.importorskip("numpy")
-    row = {**Setup(agents=7, fold=True).row(), "agents": numpy.int64(7), "fold": numpy.bool_(True),
-           "interval_s": numpy.float64(10.0), "something": 1}
+    row = {
+        **Setup(agents=7, fold=True).row(),
+        "agents": numpy.int64(7),
+        "fold": numpy.bool_(True),
+        "interval_s": numpy.float64(10.0),
+        "something": 1,
+    }
 
     assert Setup.of(row) == Setup(agents=7, fold=True)
 
@@ -89,8 +87,9 @@ def test_files_that_are_no_costs(tmp_path: Path) -> None:
     file.write_text('{"schema": 1, "client": {"call": 1}}')
     with pytest.raises(ValueError, match="not a file of costs"):
         costs.load(str(file))
-    file.write_text('{"schema": 1, "client": {"call": -1}, "router": {"call": 1}, '
-                    '"server": {"call": 1}}')
+    file.write_text(
+        '{"schema": 1, "client": {"call": -1}, "router": {"call": 1}, "server": {"call": 1}}'
+    )
     with pytest.raises(ValueError, match="below zero"):
         costs.load(str(file))
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A small sweep on Spark, and the command with it."""
 
@@ -54,9 +44,30 @@ def test_nothing_to_simulate() -> None:
 
 def test_the_command(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     costs.save(COSTS, tmp_path / "costs.json")
-    status = main(["pipeline", "capacity", "--costs", str(tmp_path / "costs.json"), "--routers",
-                   "1,2", "--agents", "60000", "--p99-ms", "20", "--service-ms", "2", "--seeds",
-                   "1", "--calls", "400", "--servers", "2", "--output", str(tmp_path / "out")])
+    status = main(
+        [
+            "pipeline",
+            "capacity",
+            "--costs",
+            str(tmp_path / "costs.json"),
+            "--routers",
+            "1,2",
+            "--agents",
+            "60000",
+            "--p99-ms",
+            "20",
+            "--service-ms",
+            "2",
+            "--seeds",
+            "1",
+            "--calls",
+            "400",
+            "--servers",
+            "2",
+            "--output",
+            str(tmp_path / "out"),
+        ]
+    )
 
     assert status == 0
     out = capsys.readouterr().out
@@ -75,8 +86,9 @@ def test_the_command(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "How many agents the mesh carries" in html
 
 
-def test_as_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-                                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_a_program_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # as spark-submit runs it
     program = Path(sweep.__file__).parents[1] / "commands" / "capacity.py"
     monkeypatch.setattr("sys.argv", ["capacity.py", "--costs", str(tmp_path / "none.json")])
@@ -87,13 +99,17 @@ def test_as_a_program_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "no costs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--routers", "0"], "a mesh has 1 router or more"),
-    (["--routers", "one"], "not a list of numbers"),
-    (["--topology", "star"], "invalid choice"),
-])
-def test_wrong_arguments(arguments: list[str], words: str,
-                         capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--routers", "0"], "a mesh has 1 router or more"),
+        (["--routers", "one"], "not a list of numbers"),
+        (["--topology", "star"], "invalid choice"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["pipeline", "capacity", *arguments])
 
@@ -101,13 +117,17 @@ def test_wrong_arguments(arguments: list[str], words: str,
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--p99-ms", "0"], "p99_ms above 0"),
-    (["--seeds", "0"], "1 or more"),
-    (["--interval", "0"], "positive"),
-    (["--costs", "nowhere.json"], "no costs 'nowhere.json'"),
-])
-def test_values_that_cannot_be(arguments: list[str], words: str,
-                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--p99-ms", "0"], "p99_ms above 0"),
+        (["--seeds", "0"], "1 or more"),
+        (["--interval", "0"], "positive"),
+        (["--costs", "nowhere.json"], "no costs 'nowhere.json'"),
+    ],
+)
+def test_values_that_cannot_be(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["pipeline", "capacity", *arguments]) == 2
     assert words in capsys.readouterr().err

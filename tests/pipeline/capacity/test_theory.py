@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Closed forms, by literals."""
 
@@ -44,13 +34,23 @@ def test_bounds_of_a_closed_network() -> None:
 
 def test_ceilings_of_parts() -> None:
     costs = Costs(Part(100), Part(9, 5, 1), Part(86, 20, 2), stretch=2.0, batch=10.0)
-    setup = Setup(routers=2, servers=4, agents=1, size=1024, reply=4096, service_us=10_000,
-                  executor=8, work_us=100)
+    setup = Setup(
+        routers=2,
+        servers=4,
+        agents=1,
+        size=1024,
+        reply=4096,
+        service_us=10_000,
+        executor=8,
+        work_us=100,
+    )
 
     # router: (9 + 2 * 5 / 10 + 5) * 2 us, 1.5 routers for each call;
     # server: (86 + 2 * 20 / 10 + 10 + 100) * 2 us;
     # a thread: 10,000 us and half of a server's 400
     assert ceilings(setup, costs) == {
-        "router": pytest.approx(44_444.4, abs=0.1), "server": pytest.approx(10_000.0),
-        "executor": pytest.approx(3137.25, abs=0.01)}
+        "router": pytest.approx(44_444.4, abs=0.1),
+        "server": pytest.approx(10_000.0),
+        "executor": pytest.approx(3137.25, abs=0.01),
+    }
     assert ceiling(setup, costs) == pytest.approx(3137.25, abs=0.01)

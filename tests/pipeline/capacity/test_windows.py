@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Credit as the driver grants it."""
 
@@ -17,7 +7,7 @@ from __future__ import annotations
 from amqp1_driver.pipeline.capacity.windows import Window
 
 
-def test_topped_up_below_half_when_settled() -> None:
+def test_topped_up_once_credit_and_unsettled_are_below_half() -> None:
     window = Window(10)
     gone: list[int] = []
     for number in range(12):
@@ -25,26 +15,38 @@ def test_topped_up_below_half_when_settled() -> None:
 
     assert gone == list(range(10))
     assert (window.credit, window.unsettled, window.stalls) == (0, 10, 2)
-    # The first that is settled tops up: credit is 0, below 5. What waited takes it.
-    assert window.settle() is True
-    assert gone == list(range(11))
+    # There is no credit, but 9, 8, 7, 6 and then 5 unsettled are not below half.
+    assert [window.settle() for _ in range(5)] == [False] * 5
+    assert gone == list(range(10))
+    assert (window.credit, window.unsettled) == (0, 5)
+    # 4 are: 6 are granted, and the 2 messages that waited take 2 of them.
     assert window.settle() is True
     assert gone == list(range(12))
-    assert (window.credit, window.unsettled) == (0, 10)
+    assert (window.credit, window.unsettled) == (4, 6)
 
 
-def test_above_half_nothing_is_granted() -> None:
+def test_credit_that_is_left_counts_too() -> None:
     window = Window(10)
     for number in range(5):
         window.enter(lambda _: None, number)
 
-    # 5 left are not below half
-    assert window.settle() is False
-    assert (window.credit, window.unsettled) == (5, 4)
+    # 5 of credit and 4 to 0 unsettled are not below half
+    assert [window.settle() for _ in range(5)] == [False] * 5
+    assert (window.credit, window.unsettled) == (5, 0)
     window.use()
-    # 4 left are, and 4 of 5 are unsettled: 6 are granted
+    # 4 of credit and none unsettled are: 6 are granted
     assert window.settle() is True
-    assert (window.credit, window.unsettled) == (6, 4)
+    assert (window.credit, window.unsettled) == (10, 0)
+
+
+def test_half_of_an_odd_number_is_no_whole_number() -> None:
+    window = Window(5)
+    for number in range(5):
+        window.enter(lambda _: None, number)
+
+    # 4 and 3 are not below 2.5, 2 are: 3 are granted
+    assert [window.settle() for _ in range(3)] == [False, False, True]
+    assert (window.credit, window.unsettled) == (3, 2)
 
 
 def test_a_router_gives_credit_for_each() -> None:

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A standalone cluster of Spark on 127.0.0.1, out of the pyspark package itself."""
 
@@ -41,13 +31,22 @@ class Daemon:
     def __init__(self, command: list[str], ready: str, log: Path) -> None:
         self.log = log
         self._ready, self._seen = ready, threading.Event()
-        environment = {**os.environ, "SPARK_HOME": _find_spark_home(),
-                       "SPARK_DAEMON_MEMORY": DAEMON_MEMORY, "PYSPARK_PYTHON": sys.executable,
-                       "SPARK_LOCAL_IP": "127.0.0.1",
-                       "SPARK_DAEMON_JAVA_OPTS": LITTLE_COMPILED}
+        environment = {
+            **os.environ,
+            "SPARK_HOME": _find_spark_home(),
+            "SPARK_DAEMON_MEMORY": DAEMON_MEMORY,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": LITTLE_COMPILED,
+        }
         self.process = subprocess.Popen(
-            [str(Path(_find_spark_home(), "bin", "spark-class")), *command], env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [str(Path(_find_spark_home(), "bin", "spark-class")), *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -97,14 +96,24 @@ class Cluster:
         try:
             port = str(lasting_port())
             self.url = f"spark://127.0.0.1:{port}"
-            self._start("master", "I have been elected leader", "master.Master",
-                        "--port", port)
+            self._start("master", "I have been elected leader", "master.Master", "--port", port)
             for daemon in self._daemons:
                 daemon.wait()
             for number in range(self._workers):
-                self._start(f"worker-{number}", "Successfully registered with master",
-                            "worker.Worker", "--port", "0", "--cores", "1", "--memory",
-                            self._memory, "--work-dir", str(self.work(number)), self.url)
+                self._start(
+                    f"worker-{number}",
+                    "Successfully registered with master",
+                    "worker.Worker",
+                    "--port",
+                    "0",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    self._memory,
+                    "--work-dir",
+                    str(self.work(number)),
+                    self.url,
+                )
             for daemon in self._daemons:
                 daemon.wait()
         except BaseException:
@@ -117,9 +126,20 @@ class Cluster:
             daemon.stop()
 
     def _start(self, name: str, ready: str, kind: str, *arguments: str) -> None:
-        self._daemons.append(Daemon(
-            [f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", "--webui-port", "0",
-             *arguments], ready, self.folder / f"{name}.log"))
+        self._daemons.append(
+            Daemon(
+                [
+                    f"org.apache.spark.deploy.{kind}",
+                    "--host",
+                    "127.0.0.1",
+                    "--webui-port",
+                    "0",
+                    *arguments,
+                ],
+                ready,
+                self.folder / f"{name}.log",
+            )
+        )
 
     def work(self, number: int) -> Path:
         """Where a worker keeps what its executors print."""
@@ -127,22 +147,41 @@ class Cluster:
 
     def tasks(self, number: int) -> int:
         """How many tasks the executors of a worker have finished, by what they print."""
-        return sum(path.read_text(errors="replace").count("Finished task")
-                   for path in self.work(number).glob("app-*/*/stderr"))
+        return sum(
+            path.read_text(errors="replace").count("Finished task")
+            for path in self.work(number).glob("app-*/*/stderr")
+        )
 
-    def submit(self, program: Path, *arguments: str,
-               timeout: float, **conf: Any) -> subprocess.CompletedProcess[str]:
+    def submit(
+        self, program: Path, *arguments: str, timeout: float, **conf: Any
+    ) -> subprocess.CompletedProcess[str]:
         """spark-submit, in client mode; dots of names in ``conf`` as underscores."""
-        settings = {"spark_executor_memory": self._memory, "spark_executor_cores": 1,
-                    "spark_driver_memory": "512m", "spark_ui_enabled": "false",
-                    "spark_driver_host": "127.0.0.1",
-                    "spark_driver_extraJavaOptions": LITTLE_COMPILED,
-                    "spark_executor_extraJavaOptions": LITTLE_COMPILED, **conf}
+        settings = {
+            "spark_executor_memory": self._memory,
+            "spark_executor_cores": 1,
+            "spark_driver_memory": "512m",
+            "spark_ui_enabled": "false",
+            "spark_driver_host": "127.0.0.1",
+            "spark_driver_extraJavaOptions": LITTLE_COMPILED,
+            "spark_executor_extraJavaOptions": LITTLE_COMPILED,
+            **conf,
+        }
         command = [str(Path(_find_spark_home(), "bin", "spark-submit")), "--master", self.url]
         for name, value in settings.items():
             command += ["--conf", f"{name.replace('_', '.')}={value}"]
-        environment = {**os.environ, "SPARK_HOME": _find_spark_home(),
-                       "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-        return subprocess.run([*command, str(program), *arguments], env=environment,
-                              cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, check=False)
+        environment = {
+            **os.environ,
+            "SPARK_HOME": _find_spark_home(),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        return subprocess.run(
+            [*command, str(program), *arguments],
+            env=environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )

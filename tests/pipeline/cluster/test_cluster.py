@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The jobs by spark-submit on a master with two workers: as on one machine."""
 
@@ -41,9 +31,12 @@ FILES, RECORDS = 4, 25
 def long(test: Any) -> Any:
     """A test with a cluster."""
     for mark in (
-        pytest.mark.skipif(os.environ.get("AMQP1_LONG") != "1",
-                           reason="Java processes take a minute to start: AMQP1_LONG=1"),
-        pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::ResourceWarning"),
+        pytest.mark.skipif(
+            os.environ.get("AMQP1_LONG") != "1",
+            reason="Java processes take a minute to start: AMQP1_LONG=1",
+        ),
+        pytest.mark.timeout(600),
+        pytest.mark.filterwarnings("ignore::ResourceWarning"),
     ):
         test = mark(test)
     return test
@@ -53,8 +46,14 @@ def _fill(url: str) -> None:
     where = bus.notifications("notifications", "info")
     with Publisher(bus.make_client(url)) as publisher:
         for number in range(FILLERS):
-            message = {"message_id": f"f-{number}", "publisher_id": "x.y", "event_type": "filler",
-                       "priority": "INFO", "payload": {}, "timestamp": "2026-03-02 12:00:00"}
+            message = {
+                "message_id": f"f-{number}",
+                "publisher_id": "x.y",
+                "event_type": "filler",
+                "priority": "INFO",
+                "payload": {},
+                "timestamp": "2026-03-02 12:00:00",
+            }
             publisher.send(where, f"f-{number}", json.dumps(message).encode())
         publisher.flush()
 
@@ -71,21 +70,41 @@ def test_notifications_on_two_workers(tmp_path: Path) -> None:
         send.send(made.url(), story.emissions())
         _fill(made.url())
         done = cluster.submit(
-            Path(notifications.__file__), "--lake", str(lake), "--url", made.url(),
-            "--until", story.THIRD.isoformat(), "--source-option", "partitions=4",
-            timeout=500, spark_sql_shuffle_partitions=2)
+            Path(notifications.__file__),
+            "--lake",
+            str(lake),
+            "--url",
+            made.url(),
+            "--until",
+            story.THIRD.isoformat(),
+            "--source-option",
+            "partitions=4",
+            timeout=500,
+            spark_sql_shuffle_partitions=2,
+        )
         assert done.returncode == 0, done.stdout + done.stderr[-5000:]
         tasks = [cluster.tasks(number) for number in range(2)]
 
     assert "taken in from the bus   6,062" in done.stdout
     assert all(tasks), tasks
-    silver = [name for path in lake.glob("silver/day=*/batch=*/*.parquet")
-              for name in pq.ParquetFile(path).read(["message_id"]).column(0).to_pylist()]
-    assert sorted(silver) == sorted([*(f"s-{number}" for number in range(1, 55)),
-                                     *(f"f-{number}" for number in range(6000))])
+    silver = [
+        name
+        for path in lake.glob("silver/day=*/batch=*/*.parquet")
+        for name in pq.ParquetFile(path).read(["message_id"]).column(0).to_pylist()
+    ]
+    assert sorted(silver) == sorted(
+        [*(f"s-{number}" for number in range(1, 55)), *(f"f-{number}" for number in range(6000))]
+    )
     assert len(_rows(lake / "malformed", "reason")) == 5
-    usage = _rows(lake / "gold" / "usage", "day", "tenant_id", "instances", "vcpu_hours",
-                  "volume_gb_hours", "port_hours")
+    usage = _rows(
+        lake / "gold" / "usage",
+        "day",
+        "tenant_id",
+        "instances",
+        "vcpu_hours",
+        "volume_gb_hours",
+        "port_hours",
+    )
     assert [(str(day), *rest) for day, *rest in usage] == [
         ("2026-03-02", "blue", 1, 16.0, 600.0, 0.0),
         ("2026-03-02", "green", 1, 6.0, 0.0, 13.0),
@@ -104,9 +123,19 @@ def _records(folder: Path) -> None:
             rows = []
             for _ in range(RECORDS):
                 number += 1
-                rows.append(Record(1795248000_000000 + number * 1_000_000, "send",
-                                   f"{form.suffix}-{file}", 1, "h:5672", "nova", "call",
-                                   outcome="accepted", total_us=number * 1000))
+                rows.append(
+                    Record(
+                        1795248000_000000 + number * 1_000_000,
+                        "send",
+                        f"{form.suffix}-{file}",
+                        1,
+                        "h:5672",
+                        "nova",
+                        "call",
+                        outcome="accepted",
+                        total_us=number * 1000,
+                    )
+                )
             (folder / f"{file}.{form.suffix}").write_bytes(form.add(rows) + form.end())
 
 
@@ -117,8 +146,15 @@ def test_telemetry_on_two_workers(tmp_path: Path) -> None:
     _records(folder)
     with Cluster(tmp_path) as cluster:
         done = cluster.submit(
-            Path(telemetry.__file__), str(folder), "--json", str(tmp_path / "report.json"),
-            "--html", str(tmp_path / "report.html"), timeout=500, spark_sql_shuffle_partitions=2)
+            Path(telemetry.__file__),
+            str(folder),
+            "--json",
+            str(tmp_path / "report.json"),
+            "--html",
+            str(tmp_path / "report.html"),
+            timeout=500,
+            spark_sql_shuffle_partitions=2,
+        )
         assert done.returncode == 0, done.stdout + done.stderr[-5000:]
         tasks = [cluster.tasks(number) for number in range(2)]
 
@@ -134,14 +170,43 @@ def test_telemetry_on_two_workers(tmp_path: Path) -> None:
 @long
 def test_capacity_on_two_workers(tmp_path: Path) -> None:
     costs = tmp_path / "costs.json"
-    costs.write_text(json.dumps({
-        "schema": 1, "client": {"call": 90, "wake": 50}, "router": {"call": 40, "wake": 20},
-        "server": {"call": 110, "wake": 60}, "latency_us": 15, "noise": 0.3}))
+    costs.write_text(
+        json.dumps(
+            {
+                "schema": 1,
+                "client": {"call": 90, "wake": 50},
+                "router": {"call": 40, "wake": 20},
+                "server": {"call": 110, "wake": 60},
+                "latency_us": 15,
+                "noise": 0.3,
+            }
+        )
+    )
     with Cluster(tmp_path) as cluster:
         done = cluster.submit(
-            Path(capacity.__file__), "--costs", str(costs), "--routers", "1,2", "--servers", "1",
-            "--agents", "60000", "--interval", "10", "--service-ms", "0", "--p99-ms", "20",
-            "--calls", "600", "--seeds", "1", "--output", str(tmp_path / "out"), timeout=500)
+            Path(capacity.__file__),
+            "--costs",
+            str(costs),
+            "--routers",
+            "1,2",
+            "--servers",
+            "1",
+            "--agents",
+            "60000",
+            "--interval",
+            "10",
+            "--service-ms",
+            "0",
+            "--p99-ms",
+            "20",
+            "--calls",
+            "600",
+            "--seeds",
+            "1",
+            "--output",
+            str(tmp_path / "out"),
+            timeout=500,
+        )
         assert done.returncode == 0, done.stdout + done.stderr[-5000:]
         tasks = [cluster.tasks(number) for number in range(2)]
 

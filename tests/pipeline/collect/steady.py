@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A reader that goes on and on: collects, commits, and prints rows and resident memory.
 
-    python -m tests.pipeline.collect.steady URL ADDRESS FOLDER ROWS STEP
+python -m tests.pipeline.collect.steady URL ADDRESS FOLDER ROWS STEP
 """
 
 import resource
@@ -33,8 +23,9 @@ def resident() -> int:
 
 
 def main(url: str, address: str, folder: str, rows: str, step: str) -> None:
-    options = SourceOptions.parse({"url": url, "address": address, "spoolDir": folder,
-                                   "maxSpoolRows": "100000"})
+    options = SourceOptions.parse(
+        {"url": url, "address": address, "spoolDir": folder, "maxSpoolRows": "100000"}
+    )
     spool = Spool.open(folder, options.limits())
     collector = Collector(options, spool)
     collector.start()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A bus, something on it, a spool and collectors for tests."""
 
@@ -38,9 +28,12 @@ def publish(url: str, address: str, numbers: Iterable[int], size: int = 10) -> N
 
 def rows(spool: Spool) -> list[dict[str, Any]]:
     """All rows that the spool has retained."""
-    return [row for part in spool.parts(1, spool.high)
-            for batch in segments.read(part.segment.path, part.lo, part.hi)
-            for row in batch.to_pylist()]
+    return [
+        row
+        for part in spool.parts(1, spool.high)
+        for batch in segments.read(part.segment.path, part.lo, part.hi)
+        for row in batch.to_pylist()
+    ]
 
 
 def ids(spool: Spool) -> list[str]:
@@ -60,17 +53,22 @@ class Collecting:
         values = {"lingerMs": 5, "drainIdleMs": 200, **options}
         if "topic" not in values:
             values.setdefault("address", "q")
-        return SourceOptions.parse({"url": url, "spoolDir": str(self._folder / name),
-                                    **{key.replace("__", "."): str(value)
-                                       for key, value in values.items()}})
+        return SourceOptions.parse(
+            {
+                "url": url,
+                "spoolDir": str(self._folder / name),
+                **{key.replace("__", "."): str(value) for key, value in values.items()},
+            }
+        )
 
     def spool(self, options: SourceOptions) -> Spool:
         spool = Spool.open(options.spool_dir, options.limits())
         self._spools.append(spool)
         return spool
 
-    def __call__(self, url: str, name: str = "spool", *, spool: Any = None,
-                 **options: Any) -> tuple[Collector, Spool]:
+    def __call__(
+        self, url: str, name: str = "spool", *, spool: Any = None, **options: Any
+    ) -> tuple[Collector, Spool]:
         """A collector that has been started, and its spool."""
         parsed = self.options(url, name, **options)
         spool = spool or self.spool(parsed)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The collector on the embedded bus: what is acknowledged, when, and how much is asked for."""
 
@@ -142,8 +132,9 @@ def test_nothing_is_asked_for_that_there_is_no_room_for(broker, collecting):
 
 def test_bytes_are_capped_too(broker, collecting):
     publish(broker.url(), "q", range(60), size=20_000)
-    collector, spool = collecting(broker.url(), maxSpoolRows=1000, segmentRows=10,
-                                  maxSpoolBytes=500_000)
+    collector, spool = collecting(
+        broker.url(), maxSpoolRows=1000, segmentRows=10, maxSpoolBytes=500_000
+    )
     seen = []
     while len(seen) < 60:
         high = spool.high
@@ -157,8 +148,9 @@ def test_bytes_are_capped_too(broker, collecting):
 
 
 def test_idle_when_nothing_came_for_a_while_or_nothing_more_fits(collecting, monkeypatch):
-    options = collecting.options("amqp://127.0.0.1", drainIdleMs=1000, maxSpoolRows=10,
-                                 segmentRows=5)
+    options = collecting.options(
+        "amqp://127.0.0.1", drainIdleMs=1000, maxSpoolRows=10, segmentRows=5
+    )
     spool = collecting.spool(options)
     collector = Collector(options, spool)
     clock = [collector._quiet_since]
@@ -222,7 +214,8 @@ def without_room(collecting, url):
 
 
 def test_who_waits_for_room_finds_out_that_the_spool_was_taken_over(
-        broker, collecting, monkeypatch):
+    broker, collecting, monkeypatch
+):
     monkeypatch.setattr(watch, "EVERY", 0.01)
     collector, spool = without_room(collecting, broker.url())
     kept = spool.high
@@ -249,7 +242,8 @@ def test_who_waits_for_room_is_woken_when_the_io_thread_dies(broker, collecting)
 
 
 def test_who_waits_for_messages_finds_out_that_the_spool_was_taken_over(
-        broker, collecting, monkeypatch):
+    broker, collecting, monkeypatch
+):
     monkeypatch.setattr(watch, "EVERY", 0.01)
     collector, _ = collecting(broker.url())
     collecting.spool(collecting.options(broker.url()))
@@ -306,7 +300,8 @@ def test_a_disc_that_is_full_stops_it_and_everything_comes_again(broker, collect
 
 
 def test_a_connection_that_breaks_between_disc_and_acknowledgement_makes_no_doubles(
-        broker, collecting):
+    broker, collecting
+):
     publish(broker.url(), "q", range(300))
     with FaultProxy("127.0.0.1", broker.port) as proxy:
         url = f"amqp://127.0.0.1:{proxy.port}"
@@ -347,8 +342,9 @@ def test_a_crash_before_the_acknowledgement_makes_no_doubles(broker, collecting)
 
 def test_the_stop_takes_along_what_has_come(broker, collecting):
     publish(broker.url(), "q", range(500))
-    collector, spool = collecting(broker.url(), lingerMs=60_000, segmentRows=100_000,
-                                  credit=10_000, maxSpoolRows=1_000_000)
+    collector, spool = collecting(
+        broker.url(), lingerMs=60_000, segmentRows=100_000, credit=10_000, maxSpoolRows=1_000_000
+    )
     collector._inbox._event.wait(WAIT)
     assert collector.stop()
     stored = len(ids(spool))

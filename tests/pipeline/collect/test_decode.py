@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a row takes from a message. Expected bytes are by hand from AMQP 1.0 section 3.2."""
 
@@ -32,15 +22,18 @@ def h(text):
 
 #: as RabbitMQ 4.3 delivers a notification of this driver: durable, first acquirer, delivery-count
 #: 0; annotations; id "i-1", to "/q"; a string
-RABBIT = h("005370 c0 06 05 41 40 40 41 43"
-           "005372 c1 0f 02 a3 0a") + b"x-exchange" + h("a1 00"
-           "005373 d0 0000000e 00000003 a1 03 692d31 40 a1 02 2f71"
-           "005377 a1 02 7b7d")
+RABBIT = (
+    h("005370 c0 06 05 41 40 40 41 43005372 c1 0f 02 a3 0a")
+    + b"x-exchange"
+    + h("a1 00005373 d0 0000000e 00000003 a1 03 692d31 40 a1 02 2f71005377 a1 02 7b7d")
+)
 #: as it delivers one of oslo.messaging's own driver for it: priority 0; message-id,
 #: content-type, content-encoding; a header "h" of 1; data
-KOMBU = (h("005370 c0 07 05 41 50 00 40 41 43"
-           "005373 c0 25 08 a1 04 6d696437 40 40 40 40 40 a3 10") + b"application/json"
-         + h("a3 05 7574662d38 005374 c1 06 02 a1 01 68 54 01 005375 a0 02 7b7d"))
+KOMBU = (
+    h("005370 c0 07 05 41 50 00 40 41 43005373 c0 25 08 a1 04 6d696437 40 40 40 40 40 a3 10")
+    + b"application/json"
+    + h("a3 05 7574662d38 005374 c1 06 02 a1 01 68 54 01 005375 a0 02 7b7d")
+)
 
 
 def decode(data):
@@ -65,14 +58,17 @@ def message(body=b"b", kind="data", **sections):
     return decode(Message(body, kind=kind, **sections).encode())
 
 
-@pytest.mark.parametrize("kind, body, expected", [
-    ("data", b"\x00\xff", b"\x00\xff"),
-    ("data", b"x" * 70000, b"x" * 70000),
-    ("value", "häh", "häh".encode()),
-    ("value", "x" * 300, b"x" * 300),
-    ("value", b"\x01", b"\x01"),
-    ("value", None, b""),
-])
+@pytest.mark.parametrize(
+    "kind, body, expected",
+    [
+        ("data", b"\x00\xff", b"\x00\xff"),
+        ("data", b"x" * 70000, b"x" * 70000),
+        ("value", "häh", "häh".encode()),
+        ("value", "x" * 300, b"x" * 300),
+        ("value", b"\x01", b"\x01"),
+        ("value", None, b""),
+    ],
+)
 def test_a_body_of_text_or_bytes_is_taken_as_it_is(kind, body, expected):
     found = message(body, kind)
     assert (found.body, found.properties) == (expected, None)
@@ -90,10 +86,18 @@ def test_another_value_stays_in_its_encoding_and_a_property_says_so():
     assert (found.body, found.properties) == (h("c0 02 01 41 45"), {"amqp1:body": "sequence"})
 
 
-@pytest.mark.parametrize("given, expected", [
-    ("text", "text"), (7, "7"), (b"raw", "raw"), (b"\xff\x00", "ff00"), (None, None),
-    (uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"), ("l" * 300, "l" * 300),
-])
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ("text", "text"),
+        (7, "7"),
+        (b"raw", "raw"),
+        (b"\xff\x00", "ff00"),
+        (None, None),
+        (uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+        ("l" * 300, "l" * 300),
+    ],
+)
 def test_an_id_of_any_kind_is_text(given, expected):
     assert message(properties=Properties(message_id=given)).message_id == expected
 
@@ -103,7 +107,8 @@ def test_times_are_the_brokers_or_else_the_senders():
     stamp = {Symbol("x-opt-enqueued-time"): Timestamp(1_700_000_000_456)}
     assert message(properties=created).enqueued_us == 1_700_000_000_123_000
     assert message(properties=created, message_annotations=stamp).enqueued_us == (
-        1_700_000_000_456_000)
+        1_700_000_000_456_000
+    )
     assert message().enqueued_us is None
 
 
@@ -117,11 +122,27 @@ def test_a_count_that_no_column_takes_is_the_largest():
 
 
 def test_application_properties_are_text():
-    found = message(application_properties={
-        "s": "x", "t": True, "f": False, "i": -5, "d": 1.5, "b": b"\xfe", "n": None,
-        "at": Timestamp(5)})
-    assert found.properties == {"s": "x", "t": "true", "f": "false", "i": "-5", "d": "1.5",
-                                "b": "fe", "at": "5"}
+    found = message(
+        application_properties={
+            "s": "x",
+            "t": True,
+            "f": False,
+            "i": -5,
+            "d": 1.5,
+            "b": b"\xfe",
+            "n": None,
+            "at": Timestamp(5),
+        }
+    )
+    assert found.properties == {
+        "s": "x",
+        "t": "true",
+        "f": "false",
+        "i": "-5",
+        "d": "1.5",
+        "b": "fe",
+        "at": "5",
+    }
 
 
 def test_half_a_surrogate_pair_keeps_no_other_row_out():
@@ -141,13 +162,25 @@ def test_sections_named_by_symbol():
     assert decode(named).body == b"a"
 
 
-@pytest.mark.parametrize("data", [
-    h("01"), h("ff"), h("ff 005375 a0 01 61"), h("005375"), h("005375 a0 05 61"),
-    h("005375 43"), h("005375 a0 00 005377 a1 00"),
-    h("005370 43"), h("005370 c0 03 05 41 40"), h("005373 a1 00"),
-    h("005373 c0 03 09 a1 01"), h("005374 45"), h("005373 c0 0c 0a 40 40 40 40 40 40 40 40 40 41"),
-    h("005370 c0 06 05 40 40 40 40 45"),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        h("01"),
+        h("ff"),
+        h("ff 005375 a0 01 61"),
+        h("005375"),
+        h("005375 a0 05 61"),
+        h("005375 43"),
+        h("005375 a0 00 005377 a1 00"),
+        h("005370 43"),
+        h("005370 c0 03 05 41 40"),
+        h("005373 a1 00"),
+        h("005373 c0 03 09 a1 01"),
+        h("005374 45"),
+        h("005373 c0 0c 0a 40 40 40 40 40 40 40 40 40 41"),
+        h("005370 c0 06 05 40 40 40 40 45"),
+    ],
+)
 def test_malformed(data):
     with pytest.raises(DecodeError):
         decode(data)
@@ -156,8 +189,11 @@ def test_malformed(data):
 def test_what_is_remembered_of_one_message_is_not_taken_for_that_of_another():
     decoder = Decoder()
     again = RABBIT.replace(h("c0 06 05 41 40 40 41 43"), h("c0 07 05 41 40 40 42 52 02"))
-    stamped = h("005372 c1 1f 02 a3 13") + b"x-opt-enqueued-time" + (
-        h("83 00000000000003e8 005375 a0 01 62"))
+    stamped = (
+        h("005372 c1 1f 02 a3 13")
+        + b"x-opt-enqueued-time"
+        + (h("83 00000000000003e8 005375 a0 01 62"))
+    )
     typed = h("005373 c0 0c 07 a1 01 69 40 40 40 40 40 a3 01 74 005375 a0 00")
     late = h("005373 c0 04 01 a1 01 69 005372 c1 01 00 005375 a0 01 63")
     bare = h("005375 a0 01 61")
@@ -179,9 +215,14 @@ def test_what_is_remembered_of_one_message_is_not_taken_for_that_of_another():
 _SHARED = Decoder()
 
 
-@given(st.binary(max_size=200) | st.builds(
-    lambda head, tail: head + tail, st.sampled_from([RABBIT, KOMBU, RABBIT[:-4]]),
-    st.binary(max_size=40)))
+@given(
+    st.binary(max_size=200)
+    | st.builds(
+        lambda head, tail: head + tail,
+        st.sampled_from([RABBIT, KOMBU, RABBIT[:-4]]),
+        st.binary(max_size=40),
+    )
+)
 def test_whatever_comes_is_read_or_refused_as_the_driver_does(data):
     try:
         found = decode(data)

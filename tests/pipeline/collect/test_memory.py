@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Memory of the reader's process stays flat.
 
@@ -39,8 +29,7 @@ AHEAD = 60_000
 #: bytes
 GROWTH = 24 * 1024 * 1024
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow,
-              pytest.mark.timeout(3600 if LONG else 400)]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(3600 if LONG else 400)]
 
 
 def test_memory_is_flat(rabbit43: Node, tmp_path: Path) -> None:
@@ -49,9 +38,21 @@ def test_memory_is_flat(rabbit43: Node, tmp_path: Path) -> None:
     where, body = bus.node("/queues/steady"), b"x" * (1024 if LONG else 256)
     progress: deque[tuple[int, int]] = deque()
     reader = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "tests.pipeline.collect.steady", rabbit43.url(),
-         "/queues/steady", str(tmp_path / "spool"), str(ROWS), str(STEP)],
-        stdout=subprocess.PIPE, text=True)
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.pipeline.collect.steady",
+            rabbit43.url(),
+            "/queues/steady",
+            str(tmp_path / "spool"),
+            str(ROWS),
+            str(STEP),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert reader.stdout is not None
     try:
         with Publisher(bus.make_client(rabbit43.url()), timeout=WAIT) as publisher:

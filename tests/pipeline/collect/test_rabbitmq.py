@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The collector on RabbitMQ 4.3: both drivers' notifications, caps, faults."""
 
@@ -45,7 +35,8 @@ def queue(rabbit43: Node) -> Iterator[str]:
 
 
 def test_notifications_of_this_driver_through_the_profile(
-        rabbit43: Node, collecting: Collecting) -> None:
+    rabbit43: Node, collecting: Collecting
+) -> None:
     conf = cfg.ConfigOpts()
     conf([])
     transport = om.get_notification_transport(conf, rabbit43.url())
@@ -61,18 +52,21 @@ def test_notifications_of_this_driver_through_the_profile(
     messages = [json.loads(json.loads(row["body"])["request"]["oslo.message"]) for row in found]
     assert [message["payload"]["number"] for message in messages] == list(range(20))
     assert {row["address"] for row in found} == {
-        "/queues/openstack%3Anotify%3Aopenstack%3Anova.info"}
+        "/queues/openstack%3Anotify%3Aopenstack%3Anova.info"
+    }
     assert len({row["message_id"] for row in found}) == 20
 
 
 def test_notifications_of_the_rabbit_driver(
-        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    rabbit43: Node, queue: str, collecting: Collecting
+) -> None:
     """As oslo.messaging's own driver sends them, over AMQP 0.9.1."""
     kombu = pytest.importorskip("kombu")
     body = {"oslo.version": "2.0", "oslo.message": '{"event_type": "e"}'}
     with kombu.Connection(f"amqp://guest:guest@127.0.0.1:{rabbit43.port}//") as connection:
         kombu.Producer(connection.channel()).publish(
-            body, routing_key="pipeline", delivery_mode=2, headers={"h": 1})
+            body, routing_key="pipeline", delivery_mode=2, headers={"h": 1}
+        )
     collector, spool = collecting(rabbit43.url(), address=queue)
     assert collector.wait_for(1, WAIT)
     (row,) = rows(spool)
@@ -81,11 +75,11 @@ def test_notifications_of_the_rabbit_driver(
     assert ("h", "1") in row["properties"]
 
 
-def test_a_tiny_cap_and_many_messages(
-        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+def test_a_tiny_cap_and_many_messages(rabbit43: Node, queue: str, collecting: Collecting) -> None:
     publish(rabbit43.url(), queue, range(500))
-    collector, spool = collecting(rabbit43.url(), address=queue, links=2, maxSpoolRows=50,
-                                  segmentRows=10, credit=30)
+    collector, spool = collecting(
+        rabbit43.url(), address=queue, links=2, maxSpoolRows=50, segmentRows=10, credit=30
+    )
     seen: list[str] = []
     while len(seen) < 500:
         assert collector.wait_for(min(500, len(seen) + 40), WAIT)
@@ -99,7 +93,8 @@ def test_a_tiny_cap_and_many_messages(
 
 @pytest.mark.parametrize("after", [20_000, 60_000, 130_000])
 def test_connections_that_break_anywhere_lose_nothing_and_make_no_doubles(
-        rabbit43: Node, queue: str, collecting: Collecting, after: int) -> None:
+    rabbit43: Node, queue: str, collecting: Collecting, after: int
+) -> None:
     publish(rabbit43.url(), queue, range(1000), size=100)
     with FaultProxy("127.0.0.1", rabbit43.port) as proxy:
         proxy.cut_after(after, "down")
@@ -115,7 +110,8 @@ def test_connections_that_break_anywhere_lose_nothing_and_make_no_doubles(
 
 
 def test_acknowledgements_that_never_arrive_make_no_doubles(
-        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    rabbit43: Node, queue: str, collecting: Collecting
+) -> None:
     """The rows are durable, the connection breaks before the bus hears of it.
 
     No more than the first credit is for: the next would not get through, either.
@@ -152,7 +148,8 @@ def test_a_restart_of_the_broker(rabbit43: Node, collecting: Collecting) -> None
 
 
 def test_what_a_successor_finds_when_a_reader_was_fenced_out(
-        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+    rabbit43: Node, queue: str, collecting: Collecting
+) -> None:
     publish(rabbit43.url(), queue, range(2000), size=100)
     first, _ = collecting(rabbit43.url(), address=queue, segmentRows=100, credit=200)
     assert first.wait_for(100, WAIT)
@@ -166,29 +163,39 @@ def test_what_a_successor_finds_when_a_reader_was_fenced_out(
 
 
 def test_an_address_that_is_not_there_is_an_error_in_the_end(
-        rabbit43: Node, queue: str, collecting: Collecting,
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    rabbit43: Node, queue: str, collecting: Collecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until then the others are read."""
     monkeypatch.setattr(watch, "EVERY", 0.1)
     publish(rabbit43.url(), queue, range(10))
-    collector, spool = collecting(rabbit43.url(), address=f"{queue},/queues/no-such",
-                                  refusedTimeoutMs=2000, driver__link_retry_delay="0.5")
+    collector, spool = collecting(
+        rabbit43.url(),
+        address=f"{queue},/queues/no-such",
+        refusedTimeoutMs=2000,
+        driver__link_retry_delay="0.5",
+    )
     assert collector.wait_for(10, WAIT)
     assert collector.error is None
     collector._thread.join(WAIT)
     assert isinstance(collector.error, LinkFailed)
     text = str(collector.error)
     assert "the bus has refused the address for 2 s (option refusedTimeoutMs)" in text
-    assert (f"host=127.0.0.1:{rabbit43.port}, address=/queues/no-such, "
-            "condition=amqp:not-found") in text
+    assert (
+        f"host=127.0.0.1:{rabbit43.port}, address=/queues/no-such, condition=amqp:not-found"
+    ) in text
     assert sorted(ids(spool)) == sorted(f"m{n}" for n in range(10))
 
 
 def test_an_address_that_comes_in_time_is_read(
-        rabbit43: Node, collecting: Collecting, monkeypatch: pytest.MonkeyPatch) -> None:
+    rabbit43: Node, collecting: Collecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch, "EVERY", 0.1)
-    collector, spool = collecting(rabbit43.url(), address="/queues/comes-late",
-                                  refusedTimeoutMs=30_000, driver__link_retry_delay="0.2")
+    collector, spool = collecting(
+        rabbit43.url(),
+        address="/queues/comes-late",
+        refusedTimeoutMs=30_000,
+        driver__link_retry_delay="0.2",
+    )
     refused, real = threading.Event(), collector._watch._refused
 
     def look() -> Iterable[watch.Refusal]:
@@ -206,12 +213,12 @@ def test_an_address_that_comes_in_time_is_read(
     assert collector.error is None and ids(spool) == ["m1"]
 
 
-def test_large_messages_and_much_credit(
-        rabbit43: Node, queue: str, collecting: Collecting) -> None:
+def test_large_messages_and_much_credit(rabbit43: Node, queue: str, collecting: Collecting) -> None:
     """A hundred mebibytes with credit for all of them; sixteen may be in memory."""
     publish(rabbit43.url(), queue, range(100), size=1024 * 1024)
-    collector, spool = collecting(rabbit43.url(), address=queue, credit=2000,
-                                  maxBufferBytes=16 * 1024 * 1024)
+    collector, spool = collecting(
+        rabbit43.url(), address=queue, credit=2000, maxBufferBytes=16 * 1024 * 1024
+    )
     assert collector.wait_for(100, 60)
     assert collector._subscription is not None and collector._subscription.room == 15
     assert collector.facts()["braked"] == 0

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Deliveries as rows: what can't be read is kept, what came before is left out."""
 
@@ -31,11 +21,16 @@ class Delivery:
 
 
 def test_a_row_has_what_the_message_has_and_where_and_when_it_came():
-    data = Message(b"body", kind="data", header=Header(delivery_count=2),
-                   properties=Properties(message_id="m", content_type="text/plain"),
-                   application_properties={"a": "b"}).encode()
+    data = Message(
+        b"body",
+        kind="data",
+        header=Header(delivery_count=2),
+        properties=Properties(message_id="m", content_type="text/plain"),
+        application_properties={"a": "b"},
+    ).encode()
     assert row_of(Delivery(data), 1_700_000_000.123456, Decoder().decode) == Row(
-        "q", "m", b"body", "text/plain", {"a": "b"}, 2, None, 1_700_000_000_123_456)
+        "q", "m", b"body", "text/plain", {"a": "b"}, 2, None, 1_700_000_000_123_456
+    )
 
 
 def test_what_can_not_be_read_is_kept_as_it_came(caplog):
@@ -43,8 +38,10 @@ def test_what_can_not_be_read_is_kept_as_it_came(caplog):
     assert (row.address, row.message_id, row.body) == ("q", None, b"\x00\x53\x75\xa0")
     assert list(row.properties) == ["amqp1:undecodable"]
     assert "malformed AMQP data" in row.properties["amqp1:undecodable"]
-    assert [(r.levelno, "Undecodable message on q at bus:5672" in r.getMessage())
-            for r in caplog.records] == [(logging.ERROR, True)]
+    assert [
+        (r.levelno, "Undecodable message on q at bus:5672" in r.getMessage())
+        for r in caplog.records
+    ] == [(logging.ERROR, True)]
 
 
 class Spool:
@@ -66,19 +63,24 @@ class Spool:
 
 def rows(*given):
     """Message id and delivery-count of each."""
-    return [Row("q", message_id, b"", None, None, count, None, at)
-            for at, (message_id, count) in enumerate(given)]
+    return [
+        Row("q", message_id, b"", None, None, count, None, at)
+        for at, (message_id, count) in enumerate(given)
+    ]
 
 
-@pytest.mark.parametrize("given, left", [
-    ([("a", 0), ("b", 0)], [0, 1]),
-    ([("known", 0)], [0]),  # the first time that the bus delivers it: another of that id
-    ([("known", 1), ("a", 1)], [1]),
-    ([(None, 1), (None, 1)], [0, 1]),  # nobody can tell
-    ([("a", 0), ("b", 0), ("a", 1)], [0, 1]),  # a link was lost before the first was appended
-    ([("a", 1), ("a", 2)], [0]),
-    ([], []),
-])
+@pytest.mark.parametrize(
+    "given, left",
+    [
+        ([("a", 0), ("b", 0)], [0, 1]),
+        ([("known", 0)], [0]),  # the first time that the bus delivers it: another of that id
+        ([("known", 1), ("a", 1)], [1]),
+        ([(None, 1), (None, 1)], [0, 1]),  # nobody can tell
+        ([("a", 0), ("b", 0), ("a", 1)], [0, 1]),  # a link was lost before the first was appended
+        ([("a", 1), ("a", 2)], [0]),
+        ([], []),
+    ],
+)
 def test_what_comes_again_is_left_out(given, left):
     made = rows(*given)
     assert [row.received_us for row in fresh(made, Spool("known"))] == left

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Waiting for room in the spool always ends: by room, by the stop, or because it is found out
 that there will be none."""
@@ -77,7 +67,12 @@ def test_as_many_as_fit() -> None:
     appending = Appending(spool)
     assert appending.end() == 2
     assert spool.has == ROWS[:2]
-    assert appending.store.counts == {"appended": 2, "duplicates": 0, "undecodable": 0}
+    assert appending.store.counts == {
+        "appended": 2,
+        "duplicates": 0,
+        "undecodable": 0,
+        "rejected": 0,
+    }
 
 
 def test_a_commit_wakes_it() -> None:
@@ -102,7 +97,8 @@ def test_the_stop_wakes_it() -> None:
 
 
 def test_that_the_spool_is_another_process_s_is_found_out_though_nobody_tells(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(watch, "EVERY", 0.001)
     looks: list[int] = []
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What nobody tells: looked at every five seconds, an address that is refused for too long."""
 
@@ -31,9 +21,20 @@ class Bus:
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
 
     def refuse(self, *addresses: str) -> None:
-        self.refused = [Refusal("host:5672", address, exceptions.LinkFailed(
-            "link failed", host="host:5672", address=address, condition="amqp:not-found",
-            description="no queue")) for address in addresses]
+        self.refused = [
+            Refusal(
+                "host:5672",
+                address,
+                exceptions.LinkFailed(
+                    "link failed",
+                    host="host:5672",
+                    address=address,
+                    condition="amqp:not-found",
+                    description="no queue",
+                ),
+            )
+            for address in addresses
+        ]
 
     def later(self, seconds: float) -> None:
         self.now += seconds
@@ -55,7 +56,8 @@ def test_an_address_that_is_refused_for_too_long_is_named_with_the_host(bus: Bus
         looks.look()
     assert str(caught.value) == (
         "the bus has refused the address for 10 s (option refusedTimeoutMs): link failed "
-        "(host=host:5672, address=/queues/wrong, condition=amqp:not-found, description=no queue)")
+        "(host=host:5672, address=/queues/wrong, condition=amqp:not-found, description=no queue)"
+    )
     assert caught.value.__cause__ is bus.refused[0].problem
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The demo on its bus, with few made notifications: its tables and its page."""
 
@@ -33,8 +23,13 @@ def test_the_demo(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     page = demo.play(spark, tmp_path, 300, lambda text: None)
     out = capsys.readouterr().out
     assert "new in silver           354\n" in out
-    for title in ("Usage by tenant", "Operations by event", "Error rate by host and event",
-                  "Where audit and observation disagree", "Malformed messages by reason"):
+    for title in (
+        "Usage by tenant",
+        "Operations by event",
+        "Error rate by host and event",
+        "Where audit and observation disagree",
+        "Malformed messages by reason",
+    ):
         assert f"\n{title}\n" in out
     lake = Lake(spark, str(tmp_path / "lake"))
     usage = lake.read_gold("usage").where("day <= '2026-03-03'").orderBy("day", "tenant_id")
@@ -48,8 +43,11 @@ def test_the_demo(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ]
     audit = lake.read_gold("audit").where("status <> 'matched' AND day <= '2026-03-03'")
     assert sorted((row.day, row.resource_id, row.status) for row in audit.collect()) == [
-        (D1, "i5", "contradictory"), (D1, "i6", "unexpected"), (D1, "v2", "missing"),
-        (D2, "i2", "contradictory"), (D2, "i5", "missing"),
+        (D1, "i5", "contradictory"),
+        (D1, "i6", "unexpected"),
+        (D1, "v2", "missing"),
+        (D2, "i2", "contradictory"),
+        (D2, "i5", "missing"),
     ]
     html = page.read_text()
     assert html.count("<svg") == 5

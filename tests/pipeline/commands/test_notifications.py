@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """``amqp1 pipeline notifications``: its options, and what it prints."""
 
@@ -32,29 +22,57 @@ def _parse(*argv: str) -> argparse.Namespace:
 
 
 def test_plan_of_a_bus() -> None:
-    plan = notifications.plan(_parse("--url", "amqp://bus", "--pool", "lake", "--source-option",
-                                     "driver.ssl_ca_file=/ca=1.pem"))
-    assert plan.source == {"url": "amqp://bus", "topic": "notifications", "pool": "lake",
-                           "spoolDir": "/lake/_spool", "driver.ssl_ca_file": "/ca=1.pem"}
+    plan = notifications.plan(
+        _parse(
+            "--url",
+            "amqp://bus",
+            "--pool",
+            "lake",
+            "--source-option",
+            "driver.ssl_ca_file=/ca=1.pem",
+        )
+    )
+    assert plan.source == {
+        "url": "amqp://bus",
+        "topic": "notifications",
+        "pool": "lake",
+        "spoolDir": "/lake/_spool",
+        "driver.ssl_ca_file": "/ca=1.pem",
+    }
     assert (plan.bronze, plan.every, plan.dedup_within) == (None, None, None)
 
 
 def test_plan_of_a_folder_continuous() -> None:
-    plan = notifications.plan(_parse(
-        "--bronze", "/b", "--continuous", "--every", "2", "--gold-every", "30",
-        "--dedup-within", "2 hours", "--until", "2026-03-04T02:00:00+02:00"))
+    plan = notifications.plan(
+        _parse(
+            "--bronze",
+            "/b",
+            "--continuous",
+            "--every",
+            "2",
+            "--gold-every",
+            "30",
+            "--dedup-within",
+            "2 hours",
+            "--until",
+            "2026-03-04T02:00:00+02:00",
+        )
+    )
     assert (plan.source, plan.bronze, plan.every, plan.gold_every) == (None, "/b", 2.0, 30.0)
     assert plan.dedup_within == "2 hours"
     assert plan.until == datetime.datetime(2026, 3, 4)
 
 
-@pytest.mark.parametrize(("argv", "text"), [
-    ([], "one of --url and --bronze is needed, and not both"),
-    (["--url", "u", "--bronze", "b"], "one of --url and --bronze is needed, and not both"),
-    (["--bronze", "b", "--dedup-within", "long"], "'long' is no interval such as '2 hours'"),
-    (["--url", "u", "--source-option", "x"], "--source-option 'x' is not NAME=VALUE"),
-    (["--url", "u", "--lake", "s3a://b/lake"], "--spool is needed"),
-])
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        ([], "one of --url and --bronze is needed, and not both"),
+        (["--url", "u", "--bronze", "b"], "one of --url and --bronze is needed, and not both"),
+        (["--bronze", "b", "--dedup-within", "long"], "'long' is no interval such as '2 hours'"),
+        (["--url", "u", "--source-option", "x"], "--source-option 'x' is not NAME=VALUE"),
+        (["--url", "u", "--lake", "s3a://b/lake"], "--spool is needed"),
+    ],
+)
 def test_options_that_do_not_go_together(argv: list[str], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         notifications.plan(_parse(*argv))
@@ -63,7 +81,8 @@ def test_options_that_do_not_go_together(argv: list[str], text: str) -> None:
 def test_main_says_it_on_standard_error(capsys: Any) -> None:
     assert notifications.main(["--lake", "/lake"]) == 2
     assert capsys.readouterr().err == (
-        "notifications: one of --url and --bronze is needed, and not both\n")
+        "notifications: one of --url and --bronze is needed, and not both\n"
+    )
 
 
 def test_summary() -> None:
@@ -71,8 +90,13 @@ def test_summary() -> None:
     from amqp1_driver.pipeline.lake.silver import Taken
 
     days = [datetime.date(2026, 3, 2), datetime.date(2026, 3, 4)]
-    summary = Summary(1200, Taken(1200, 1100, 25), days, datetime.datetime(2026, 3, 4, 1, 2, 3),
-                      {"bronze": 1.25, "gold": 2.0})
+    summary = Summary(
+        1200,
+        Taken(1200, 1100, 25),
+        days,
+        datetime.datetime(2026, 3, 4, 1, 2, 3),
+        {"bronze": 1.25, "gold": 2.0},
+    )
     assert notifications.text(summary, "/lake").splitlines() == [
         "taken in from the bus   1,200",
         "read from bronze        1,200",
@@ -110,7 +134,12 @@ def test_options_are_read_without_spark() -> None:
         "from amqp1_driver.cli.main import main\n"
         "print(main(['pipeline', 'notifications', '--lake', '/l', '--bronze', '/b']))\n"
     )
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True,
-                          text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout == "1\n"
-    assert "needs \"pip install amqp1-driver[spark]\" and Java 17" in done.stderr
+    assert 'needs "pip install amqp1-driver[spark]" and Java 17' in done.stderr

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The other side of :mod:`.held`: knows how each start of the job stands, and holds readers."""
 
@@ -24,6 +14,12 @@ from typing import Any
 from amqp1_driver.pipeline.spool import files
 
 WAIT = 120.0
+#: seconds without any event: of a job whose Spark does not run yet, and of one whose does
+START, QUIET = 400.0, 240.0
+
+
+class Ended(AssertionError):
+    """A run has ended before it came as far as it was waited for."""
 
 
 class Run:
@@ -43,6 +39,8 @@ class Run:
         #: the reader is held once it has appended row ``hold_at``; here it is while it is held
         self.hold_at: int | None = None
         self.held = 0
+        #: events so far
+        self.heard = 0
         #: set by who watches the process
         self.exit: int | None = None
 
@@ -83,14 +81,34 @@ class Control(socketserver.ThreadingTCPServer):
             return self.runs[-1]
 
     def wait(self, run: Run, what: str, true: Callable[[Run], bool]) -> None:
-        """Until the run has come so far.
+        """Wait until the run has come so far, for as long as it goes on.
 
-        :raises AssertionError: it has ended before, or the time is up
+        :raises Ended: it has ended before, or a query of it has
+        :raises AssertionError: nothing was heard of it for too long
         """
+
+        def over() -> bool:
+            return true(run) or run.exit is not None or bool(run.errors)
+
         with self.changed:
-            there = self.changed.wait_for(lambda: true(run) or run.exit is not None, WAIT)
-            assert there, f"start {run.number}: no {what} within {WAIT:g} s: {vars(run)}"
-            assert true(run), f"start {run.number} ended, no {what}: {vars(run)}"
+            while not over():
+                self._hear(run, what, over)
+            if not true(run):
+                raise Ended(f"start {run.number} ended, no {what}: {vars(run)}")
+
+    def ended(self, run: Run) -> None:
+        """Wait until the process of the run has ended, for as long as it goes on."""
+        with self.changed:
+            while run.exit is None:
+                self._hear(run, "end", lambda: run.exit is not None)
+
+    def _hear(self, run: Run, what: str, over: Callable[[], bool]) -> None:
+        """Wait for the next event of a run, or until it is over. Under the lock."""
+        heard, limit = run.heard, QUIET if run.jvm else START
+        went_on = self.changed.wait_for(lambda: over() or run.heard > heard, limit)
+        assert went_on, (
+            f"start {run.number}: no {what}, and nothing else within {limit:g} s: {vars(run)}"
+        )
 
     def heard(self, entry: dict[str, Any]) -> None:
         """An event of a job's process; returns when that may go on."""
@@ -98,6 +116,7 @@ class Control(socketserver.ThreadingTCPServer):
         if event == "appended":
             self._on_high(entry["high"])
         with self.changed:
+            run.heard += 1
             if event == "appended":
                 run.reader, run.high = entry["pid"], entry["high"]
                 self._look(run)

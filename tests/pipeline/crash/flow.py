@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The flow of notifications into the bus, and what of it is under way when something is killed."""
 
@@ -26,6 +16,9 @@ from tests.pipeline.crash.control import WAIT
 TOPIC = "crash"
 #: messages that the bus has not confirmed, at most
 UNDER_WAY = 500
+#: messages that are kept for the kills themselves, and sent without hurry: a kill that takes long
+#: can use up the others, and the publisher would be at its end before the last kill
+RESERVE = 1500
 #: messages between two looks at the clock
 CHUNK = 20
 #: seconds that the rest may take
@@ -110,7 +103,8 @@ class Flow(threading.Thread):
             self._may.notify_all()
             there = self._may.wait_for(
                 lambda: self.error is not None or (self._sent > before and self._unconfirmed > 0),
-                WAIT)
+                WAIT,
+            )
             assert there and self.error is None, f"{self._sent} sent: {self.error!r}"
             return Live(self._sent, self._unconfirmed, self.resent, waited)
 
@@ -120,7 +114,9 @@ class Flow(threading.Thread):
             self._killing = False
 
     def _free(self) -> bool:
-        return self._killing or self._sent < min(self._gate, self._high + self._ahead)
+        if self._killing or self._last:
+            return True
+        return self._sent < min(self._gate, self._rows - RESERVE, self._high + self._ahead)
 
     def _next(self, publisher: Publisher) -> None:
         """The last one has been sent; wait until another may be."""
@@ -149,7 +145,8 @@ class Flow(threading.Thread):
             self._may.wait_for(self._hurries, self._due - now)
 
     def _hurries(self) -> bool:
-        return self._killing or self._last
+        # with little left a hurry is over before anybody has seen a message under way
+        return self._last or (self._killing and self._sent < self._rows - RESERVE)
 
     def run(self) -> None:
         where = bus.notifications(TOPIC, "info", "openstack")
@@ -182,8 +179,16 @@ class Flow(threading.Thread):
 
 def body(name: str) -> bytes:
     """A notification as the driver sends it."""
-    message = json.dumps({
-        "message_id": name, "publisher_id": "compute.host", "event_type": "crash.test",
-        "priority": "INFO", "payload": {}, "timestamp": "2026-03-10 12:00:00"})
-    return json.dumps({"request": {"oslo.version": "2.0", "oslo.message": message},
-                       "context": {}}).encode()
+    message = json.dumps(
+        {
+            "message_id": name,
+            "publisher_id": "compute.host",
+            "event_type": "crash.test",
+            "priority": "INFO",
+            "payload": {},
+            "timestamp": "2026-03-10 12:00:00",
+        }
+    )
+    return json.dumps(
+        {"request": {"oslo.version": "2.0", "oslo.message": message}, "context": {}}
+    ).encode()

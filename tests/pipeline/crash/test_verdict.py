@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The judge finds what is wrong, and nothing else."""
 
@@ -31,8 +21,10 @@ def _file(path: Path, **columns: Iterable[object]) -> Path:
 
 
 def _silver(lake: Path, batch: str, *numbers: int) -> None:
-    _file(lake / f"silver/day=2026-03-10/batch={batch}/part-0.parquet",
-          message_id=[f"n-{number}" for number in numbers])
+    _file(
+        lake / f"silver/day=2026-03-10/batch={batch}/part-0.parquet",
+        message_id=[f"n-{number}" for number in numbers],
+    )
 
 
 def _bronze(lake: Path, entry: str, *files: Path) -> None:
@@ -48,8 +40,10 @@ def _part(lake: Path, name: str, *seqs: int) -> Path:
 def test_all_is_well(tmp_path: Path) -> None:
     _silver(tmp_path, "a-0", 0, 2)
     _silver(tmp_path, "a-1", 1)
-    _file(tmp_path / "silver/.spark-staging-1/day=2026-03-10/batch=a-2/part-0.parquet",
-          message_id=["n-1"])
+    _file(
+        tmp_path / "silver/.spark-staging-1/day=2026-03-10/batch=a-2/part-0.parquet",
+        message_id=["n-1"],
+    )
     first, second = _part(tmp_path, "a", 1, 2), _part(tmp_path, "b", 3)
     _part(tmp_path, "of a batch that was killed", 3, 4)
     _bronze(tmp_path, "1", first)  # is in what follows
@@ -64,22 +58,34 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     first = _part(tmp_path, "a", 1, 2)
     _bronze(tmp_path, "0", first)
     _bronze(tmp_path, "1", first, _part(tmp_path, "b", 5))
-    assert judge(tmp_path, 4) == ([
-        "2 missing in silver: n-2, n-3",
-        "1 more than once in silver: n-1 (2)",
-        "1 never published but in silver: n-7",
-        "1 malformed",
-        "2 rows of the spool that bronze lacks: 3, 4",
-        "2 rows of the spool that bronze has more than once: 1, 2",
-    ], 5)
+    assert judge(tmp_path, 4) == (
+        [
+            "2 missing in silver: n-2, n-3",
+            "1 more than once in silver: n-1 (2)",
+            "1 never published but in silver: n-7",
+            "1 malformed",
+            "2 rows of the spool that bronze lacks: 3, 4",
+            "2 rows of the spool that bronze has more than once: 1, 2",
+        ],
+        5,
+    )
 
 
 def test_the_last_of_the_spool_and_of_the_checkpoints_is_told(tmp_path: Path) -> None:
-    for name, text in {"_spool/status.json": "{}", "_spool/committed": "5",
-                       "_checkpoints/bronze/offsets/1": "one", "_checkpoints/bronze/offsets/9": "9",
-                       "_checkpoints/bronze/offsets/10": "ten"}.items():
+    for name, text in {
+        "_spool/status.json": "{}",
+        "_spool/committed": "5",
+        "_checkpoints/bronze/offsets/1": "one",
+        "_checkpoints/bronze/offsets/9": "9",
+        "_checkpoints/bronze/offsets/10": "ten",
+    }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert state(tmp_path).splitlines() == [
-        "_spool/committed 1", "_spool/status.json 2", "_spool/status.json: {}",
-        "_spool/committed: 5", "bronze offsets 9: 9", "bronze offsets 10: ten"]
+        "_spool/committed 1",
+        "_spool/status.json 2",
+        "_spool/status.json: {}",
+        "_spool/committed: 5",
+        "bronze offsets 9: 9",
+        "bronze offsets 10: ten",
+    ]

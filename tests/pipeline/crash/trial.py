@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Kill the job and the bus in live flow, again and again: each notification is once in silver.
 
@@ -47,12 +37,14 @@ from typing import Any
 
 from tests.bars.rabbitmq import RabbitMQ
 from tests.pipeline.crash import held, processes, verdict
-from tests.pipeline.crash.control import Control, Run
+from tests.pipeline.crash.control import Control, Ended, Run
 from tests.pipeline.crash.flow import TOPIC, Flow, Live
 
 _TOP = Path(__file__).resolve().parents[3]
 #: seconds for a job to end by itself once a part of it was killed, or nothing is left to do
-END, DRAIN = 90, 900
+#: Spark gives a Python worker ten seconds to connect back, which a loaded machine may exceed and
+#: nothing in Spark tries again: a job that fails so is started again, so often at most
+SLOW_WORKER, RESTARTS = "connect back", 8
 #: seconds that the last process may take to notice that the others are gone
 LAST = 20
 #: seconds that a publisher that waits may take to go on by itself, before something is killed
@@ -107,9 +99,14 @@ def plan(size: Size, kinds: tuple[str, ...], seed: int) -> list[Kill]:
     if drawn[-1] == "bus":
         # what comes after the last kill is the run that takes all that is left
         drawn.append(drawn.pop(next(at for at, kind in enumerate(drawn) if kind != "bus")))
-    return [Kill(kind, int((number + source.uniform(0.3, 0.95)) * size.share),
-                 "append" if kind == "between" else source.choice(MOMENTS))
-            for number, kind in enumerate(drawn)]
+    return [
+        Kill(
+            kind,
+            int((number + source.uniform(0.3, 0.95)) * size.share),
+            "append" if kind == "between" else source.choice(MOMENTS),
+        )
+        for number, kind in enumerate(drawn)
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,25 +132,56 @@ class Trial:
         self.control = Control(self.lake / "_spool", self.flow.allow)
         self.jobs: list[subprocess.Popen[bytes]] = []
         self.done: list[Done] = []
+        #: starts that Spark gave up because its Python worker was slow
+        self.slow = 0
 
     def start(self, *arguments: str, rows: int | None = None) -> Run:
         """Start the job; ``rows``: with a cap that is not felt."""
         size = self.size
-        run = (self.control.begin(size.max_rows, size.max_bytes) if rows is None
-               else self.control.begin(rows, 1 << 40, capped=False))
-        options = {"priorities": "info", "lingerMs": 50, "segmentRows": size.batch,
-                   "maxRowsPerTrigger": size.batch if run.capped else 10 * size.batch,
-                   "maxSpoolRows": run.max_rows, "maxSpoolBytes": run.max_bytes,
-                   "drainIdleMs": 1500}
-        command = [sys.executable, "-m", "tests.pipeline.crash.held", "--lake", str(self.lake),
-                   "--url", self.url, "--topic", TOPIC, *arguments]
+        run = (
+            self.control.begin(size.max_rows, size.max_bytes)
+            if rows is None
+            else self.control.begin(rows, 1 << 40, capped=False)
+        )
+        options = {
+            "priorities": "info",
+            "lingerMs": 50,
+            "segmentRows": size.batch,
+            "maxRowsPerTrigger": size.batch if run.capped else 10 * size.batch,
+            "maxSpoolRows": run.max_rows,
+            "maxSpoolBytes": run.max_bytes,
+            "drainIdleMs": 1500,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "tests.pipeline.crash.held",
+            "--lake",
+            str(self.lake),
+            "--url",
+            self.url,
+            "--topic",
+            TOPIC,
+            *arguments,
+        ]
         for name, value in options.items():
             command += ["--source-option", f"{name}={value}"]
-        environment = {**os.environ, held.PORT: str(self.control.port),
-                       held.RUN: str(run.number), "PYTHONPATH": str(_TOP)}
+        environment = {
+            **os.environ,
+            held.PORT: str(self.control.port),
+            held.RUN: str(run.number),
+            "PYTHONPATH": str(_TOP),
+        }
         with (self.folder / f"job-{run.number}.log").open("wb") as log:
-            job = subprocess.Popen(command, cwd=_TOP, env=environment, stdin=subprocess.DEVNULL,
-                                   stdout=log, stderr=log, start_new_session=True)
+            job = subprocess.Popen(
+                command,
+                cwd=_TOP,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.jobs.append(job)
         threading.Thread(target=self._watch, args=(run, job), daemon=True).start()
         return run
@@ -178,9 +206,14 @@ class Trial:
                 self.flow.finish()
                 if run is not None:
                     self.jobs[run.number].terminate()
-                    self._ended(run, END, 0)
+                    self._ended(run, 0)
                 # the spool takes all that is left, so one run for what is there has it
-                self._ended(self.start(rows=2 * self.size.rows), DRAIN, 0)
+                last = self.start(rows=2 * self.size.rows)
+                self.control.ended(last)
+                while last.exit and self._was_slow(last):
+                    last = self.start(rows=2 * self.size.rows)
+                    self.control.ended(last)
+                self._ended(last, 0)
             finally:
                 left = [pid for job in self.jobs for pid in processes.left(job.pid, LAST)]
                 for pid in left:
@@ -191,26 +224,57 @@ class Trial:
         if left:
             wrong.append(f"processes left: {left}")
         return {
-            "wrong": wrong, "kills": killed, "starts": len(self.jobs),
-            "rows": self.size.rows, "bronze": found.bronze, "sent_again": self.flow.resent,
+            "wrong": wrong,
+            "kills": killed,
+            "starts": len(self.jobs),
+            "slow_starts": self.slow,
+            "rows": self.size.rows,
+            "bronze": found.bronze,
+            "sent_again": self.flow.resent,
             "caps": [self.size.max_rows, self.size.max_bytes],
             "most_on_disc": [self.control.most_rows, self.control.most_bytes],
-            "looks": self.control.looks, "seconds": round(time.monotonic() - began),
+            "looks": self.control.looks,
+            "seconds": round(time.monotonic() - began),
         }
 
-    def _kill(self, run: Run, kill: Kill) -> Run | None:
-        """Wait until it is time, and kill; returns what runs on."""
+    def _was_slow(self, run: Run) -> bool:
+        """Whether a run that has ended did so for a Python worker of Spark; counts it."""
+        log = (self.folder / f"job-{run.number}.log").read_text(errors="replace")
+        if self.slow >= RESTARTS or not any(SLOW_WORKER in text for text in (*run.errors, log)):
+            return False
+        self.slow += 1
+        say(f"start {run.number}: a Python worker was slow; again")
+        return True
+
+    def _ripe(self, run: Run, kill: Kill) -> Run:
+        """Wait until it is time for the kill; returns what runs then."""
+        while True:
+            try:
+                self._wait(run, kill)
+                return run
+            except Ended:
+                self.control.ended(run)
+                if not self._was_slow(run):
+                    raise
+                run = self.start(*CONTINUOUS)
+
+    def _wait(self, run: Run, kill: Kill) -> None:
         control = self.control
         if kill.kind == "between":
             with control.changed:
                 run.hold_at = kill.at
             control.wait(run, "append to be held at", lambda run: run.held > 0)
-        else:
-            control.wait(run, f"row {kill.at}", lambda run: run.high >= kill.at)
-            if kill.moment != "append":
-                seen = run.batches[kill.moment]
-                control.wait(run, f"batch of {kill.moment}",
-                             lambda run: run.batches[kill.moment] > seen)
+            return
+        control.wait(run, f"row {kill.at}", lambda run: run.high >= kill.at)
+        if kill.moment != "append":
+            seen = run.batches[kill.moment]
+            control.wait(
+                run, f"batch of {kill.moment}", lambda run: run.batches[kill.moment] > seen
+            )
+
+    def _kill(self, run: Run, kill: Kill) -> Run | None:
+        """Wait until it is time, and kill; returns what runs on."""
+        run = self._ripe(run, kill)
         assert run.exit is None and not run.errors, f"it failed before it was killed: {vars(run)}"
         # while the reader is held nothing comes into the spool that the publisher could wait for
         live = self.flow.live(0 if kill.kind == "between" else PATIENCE)
@@ -224,20 +288,20 @@ class Trial:
             return run
         processes.kill(run.jvm if kill.kind == "jvm" else run.reader)
         self.flow.killed()
-        self._ended(run, END, None)
+        self._ended(run, None)
         return None
 
-    def _ended(self, run: Run, timeout: float, code: int | None) -> None:
+    def _ended(self, run: Run, code: int | None) -> None:
         """Wait until the job has ended, with this code, or with any but 0."""
-        with self.control.changed:
-            there = self.control.changed.wait_for(lambda: run.exit is not None, timeout)
-        assert there, f"start {run.number} has not ended within {timeout:g} s"
+        self.control.ended(run)
         assert run.exit == code if code is not None else run.exit != 0, vars(run)
 
     def story(self) -> str:
         """All that may tell why it failed."""
-        logs = [f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
-                for path in sorted(self.folder.glob("job-*.log"))]
+        logs = [
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in sorted(self.folder.glob("job-*.log"))
+        ]
         runs = [str(vars(run)) for run in self.control.runs]
         return "\n".join([*logs, *runs, verdict.state(self.lake)])
 
@@ -248,17 +312,27 @@ def report(done: list[Done], resent: int) -> list[dict[str, Any]]:
     :param resent: messages that were sent again in all
     """
     until = [after.live.resent for after in done[1:]] + [resent]
-    return [{"kill": f"{each.kind} after {each.moment}", "row": each.row,
-             "sent": each.live.sent, "unconfirmed": each.live.unconfirmed,
-             "waited": each.live.waited, "sent_again": count - each.live.resent}
-            for each, count in zip(done, until, strict=True)]
+    return [
+        {
+            "kill": f"{each.kind} after {each.moment}",
+            "row": each.row,
+            "sent": each.live.sent,
+            "unconfirmed": each.live.unconfirmed,
+            "waited": each.live.waited,
+            "sent_again": count - each.live.resent,
+        }
+        for each, count in zip(done, until, strict=True)
+    ]
 
 
 def not_live(kills: list[dict[str, Any]]) -> list[str]:
     """The kills at which nothing was under way, or that left nothing in doubt where they must."""
     wrong = [f"nothing was under way: {each}" for each in kills if not each["unconfirmed"]]
-    return wrong + [f"no message was in doubt: {each}" for each in kills
-                    if each["kill"].startswith("bus") and not each["sent_again"]]
+    return wrong + [
+        f"no message was in doubt: {each}"
+        for each in kills
+        if each["kill"].startswith("bus") and not each["sent_again"]
+    ]
 
 
 def say(text: str) -> None:
@@ -299,8 +373,9 @@ def trial(folder: Path, size: Size, seed: int, url: str | None = None) -> dict[s
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     size = LONG if os.environ.get("AMQP1_LONG") == "1" else SHORT
     parser.add_argument("--kills", type=int)
     parser.add_argument("--rows", type=int)
@@ -309,9 +384,14 @@ def main() -> int:
     parser.add_argument("--folder", help="where the files go for the time of the run")
     given = parser.parse_args()
     if given.rows or given.kills:
-        size = dataclasses.replace(LONG if (given.rows or size.rows) > 100_000 else size,
-                                   **{name: value for name, value in vars(given).items()
-                                      if name in ("rows", "kills") and value})
+        size = dataclasses.replace(
+            LONG if (given.rows or size.rows) > 100_000 else size,
+            **{
+                name: value
+                for name, value in vars(given).items()
+                if name in ("rows", "kills") and value
+            },
+        )
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         result = trial(Path(folder), size, given.seed, given.url)
     print(json.dumps(result, indent=1))

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Made notifications: deterministic, countable, in order, with the faults that were asked for."""
 
@@ -49,11 +39,21 @@ def test_the_seed_decides() -> None:
 
 def test_three_services_and_their_life_cycles() -> None:
     events = Counter(notification.event_type for notification in made(3000))
-    for event in ("compute.instance.create.start", "compute.instance.create.end",
-                  "compute.instance.create.error", "compute.instance.delete.end",
-                  "compute.instance.finish_resize.end", "compute.instance.exists",
-                  "volume.create.end", "volume.attach.end", "volume.delete.end", "volume.exists",
-                  "port.create.start", "port.create.end", "port.delete.end"):
+    for event in (
+        "compute.instance.create.start",
+        "compute.instance.create.end",
+        "compute.instance.create.error",
+        "compute.instance.delete.end",
+        "compute.instance.finish_resize.end",
+        "compute.instance.exists",
+        "volume.create.end",
+        "volume.attach.end",
+        "volume.delete.end",
+        "volume.exists",
+        "port.create.start",
+        "port.create.end",
+        "port.delete.end",
+    ):
         assert events[event] > 0, event
     # now and then an end is lost
     assert events["port.create.end"] < events["port.create.start"]
@@ -76,11 +76,29 @@ def test_memory_is_flat() -> None:
     assert peaks[1] < 10_000_000
 
 
+def test_a_high_rate_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 a day need 641 instances at a time: 1538 begin in a day, and each lives 10 hours."""
+    monkeypatch.setattr(cloud, "MOST_ALIVE", 100)
+    days = Counter(
+        (notification.time - BEGIN).days
+        for notification in cloud.notifications(1, 65_000, BEGIN, per_day=20_000)
+    )
+    assert 18_000 < days[1] < 22_000
+    assert 18_000 < days[2] < 22_000
+
+
 def test_envelopes() -> None:
-    notification = Notification(BEGIN, "volume.create.end", "volume.h", {"size": 1}, "req-1", "t",
-                                "u", "INFO", "n-7")
-    message = {"message_id": "n-7", "publisher_id": "volume.h", "event_type": "volume.create.end",
-               "priority": "INFO", "payload": {"size": 1}, "timestamp": "2026-03-05 00:00:00"}
+    notification = Notification(
+        BEGIN, "volume.create.end", "volume.h", {"size": 1}, "req-1", "t", "u", "INFO", "n-7"
+    )
+    message = {
+        "message_id": "n-7",
+        "publisher_id": "volume.h",
+        "event_type": "volume.create.end",
+        "priority": "INFO",
+        "payload": {"size": 1},
+        "timestamp": "2026-03-05 00:00:00",
+    }
     context = {"request_id": "req-1", "project_id": "t", "user_id": "u"}
     # as the driver's own listener reads it
     request = load_request(notification.body("amqp"))
@@ -88,8 +106,12 @@ def test_envelopes() -> None:
     rabbit = json.loads(notification.body("rabbit"))
     assert rabbit["oslo.version"] == "2.0"
     assert json.loads(rabbit["oslo.message"]) == {
-        **message, "_unique_id": "n-7", "_context_request_id": "req-1",
-        "_context_project_id": "t", "_context_user_id": "u"}
+        **message,
+        "_unique_id": "n-7",
+        "_context_request_id": "req-1",
+        "_context_project_id": "t",
+        "_context_user_id": "u",
+    }
     assert json.loads(notification.body("bare")) == message
     with pytest.raises(ValueError, match="form 'kafka' is none of amqp, rabbit, bare"):
         notification.body("kafka")
@@ -98,15 +120,21 @@ def test_envelopes() -> None:
 def test_faults_late_doubled_and_broken() -> None:
     shares = faults.Faults(late=0.1, doubled=0.1, broken=0.1, late_by=50)
     emissions = list(faults.emissions(made(2000), shares, seed=3))
-    ids = Counter(emission.message_id.partition("-again")[0] for emission in emissions
-                  if not emission.message_id.startswith("broken"))
+    ids = Counter(
+        emission.message_id.partition("-again")[0]
+        for emission in emissions
+        if not emission.message_id.startswith("broken")
+    )
     assert set(ids) == {f"n-{number}" for number in range(2000)}
     assert 150 < sum(count == 2 for count in ids.values()) < 250
     broken = [emission for emission in emissions if emission.message_id.startswith("broken")]
     assert 150 < len(broken) < 250
     assert {emission.body for emission in broken} == set(story.BROKEN)
-    order = [int(emission.message_id[2:]) for emission in emissions
-             if emission.message_id.startswith("n-") and "again" not in emission.message_id]
+    order = [
+        int(emission.message_id[2:])
+        for emission in emissions
+        if emission.message_id.startswith("n-") and "again" not in emission.message_id
+    ]
     late = sum(before > after for before, after in itertools.pairwise(order))
     assert 100 < late < 250
 

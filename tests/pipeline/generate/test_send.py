@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Made notifications through the driver's client to the embedded bus, read by oslo.messaging."""
 
@@ -35,8 +25,14 @@ class _Endpoint:
         self.all = threading.Event()
         self._count = count
 
-    def _take(self, ctxt: dict[str, Any], publisher: str, event: str, payload: Any,
-              metadata: dict[str, Any]) -> None:
+    def _take(
+        self,
+        ctxt: dict[str, Any],
+        publisher: str,
+        event: str,
+        payload: Any,
+        metadata: dict[str, Any],
+    ) -> None:
         self.seen.append((metadata["message_id"], event, ctxt.get("request_id", "")))
         if len(self.seen) == self._count:
             self.all.set()
@@ -55,8 +51,11 @@ def test_a_listener_of_oslo_messaging_reads_them() -> None:
         transport = oslo_messaging.get_notification_transport(conf, bus.url())
         endpoint = _Endpoint(300)
         listener = oslo_messaging.get_notification_listener(
-            transport, [oslo_messaging.Target(topic="notifications")], [endpoint],
-            executor="threading")
+            transport,
+            [oslo_messaging.Target(topic="notifications")],
+            [endpoint],
+            executor="threading",
+        )
         listener.start()
         try:
             assert endpoint.all.wait(30)
@@ -65,7 +64,8 @@ def test_a_listener_of_oslo_messaging_reads_them() -> None:
             listener.wait()
             transport.cleanup()
     assert sorted(endpoint.seen) == sorted(
-        (n.message_id, n.event_type, n.request_id or "") for n in made)
+        (n.message_id, n.event_type, n.request_id or "") for n in made
+    )
 
 
 def test_the_command_tells_how_many(capsys: Any) -> None:

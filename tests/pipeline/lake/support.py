@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Bronze's files without Spark, and tables as plain rows."""
 
@@ -25,23 +15,37 @@ import pyarrow.parquet as pq
 from amqp1_driver.pipeline.generate.story import Emission
 
 RECEIVED = datetime.datetime(2026, 3, 10, 12, tzinfo=datetime.UTC)
-_SCHEMA = pa.schema([
-    pa.field("seq", pa.int64(), nullable=False), ("address", pa.string()),
-    ("message_id", pa.string()), ("body", pa.binary()), ("content_type", pa.string()),
-    ("properties", pa.map_(pa.string(), pa.string())), ("delivery_count", pa.int32()),
-    ("enqueued_time", pa.timestamp("us", tz="UTC")),
-    ("received_time", pa.timestamp("us", tz="UTC")),
-])
+_SCHEMA = pa.schema(
+    [
+        pa.field("seq", pa.int64(), nullable=False),
+        ("address", pa.string()),
+        ("message_id", pa.string()),
+        ("body", pa.binary()),
+        ("content_type", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("delivery_count", pa.int32()),
+        ("enqueued_time", pa.timestamp("us", tz="UTC")),
+        ("received_time", pa.timestamp("us", tz="UTC")),
+    ]
+)
 
 
 def add_bronze(folder: str | Path, emissions: Iterable[Emission], first: int) -> None:
     """One file of bronze; ``first`` is the number of its first row."""
-    rows = [{
-        "seq": number, "address": f"notifications.{emission.priority}",
-        "message_id": emission.message_id, "body": emission.body, "content_type": None,
-        "properties": [], "delivery_count": 0, "enqueued_time": None,
-        "received_time": RECEIVED + datetime.timedelta(milliseconds=number),
-    } for number, emission in enumerate(emissions, first)]
+    rows = [
+        {
+            "seq": number,
+            "address": f"notifications.{emission.priority}",
+            "message_id": emission.message_id,
+            "body": emission.body,
+            "content_type": None,
+            "properties": [],
+            "delivery_count": 0,
+            "enqueued_time": None,
+            "received_time": RECEIVED + datetime.timedelta(milliseconds=number),
+        }
+        for number, emission in enumerate(emissions, first)
+    ]
     path = Path(folder) / "date=2026-03-10" / f"{first:06d}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path)

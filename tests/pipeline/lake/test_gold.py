@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Gold after a death half way, and after late notifications."""
 
@@ -36,8 +26,15 @@ def test_half_done_and_late(spark: Any, tmp_path: Path, monkeypatch: pytest.Monk
     lake = Lake(spark, str(tmp_path / "lake"))
 
     def take(label: str, time: str, action: str, name: str) -> None:
-        row = {"time": time, "event": f"instance.{action}.end", "kind": "instance",
-               "resource_id": name, "vcpus": 1, "tenant_id": "t", "message_id": label}
+        row = {
+            "time": time,
+            "event": f"instance.{action}.end",
+            "kind": "instance",
+            "resource_id": name,
+            "vcpus": 1,
+            "tenant_id": "t",
+            "message_id": label,
+        }
         lake.write_batch(silver(spark, row), lake.silver, label)
         lake.storage.write_json(f"{lake.touched}/{label}.json", [f"2026-03-{time[:2]}"])
 

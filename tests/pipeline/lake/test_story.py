@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The story's two days through the whole job: every table equals what was computed by hand.
 
@@ -95,8 +85,9 @@ class TestStory:
 
     def test_operations(self, told: Any) -> None:
         frame = told[0].read_gold("operations")
-        assert rows(frame, "day", "event", "request_id", "outcome", "resource_id", "seconds",
-                    "error") == [
+        assert rows(
+            frame, "day", "event", "request_id", "outcome", "resource_id", "seconds", "error"
+        ) == [
             (D1, "compute.instance.create", "req-a", "ended", "i1", 10.0, None),
             (D1, "compute.instance.create", "req-e", "failed", "i3", 10.0, NO_HOST),
             (D1, "compute.instance.create", "req-m", "ended", "i5", 12.0, None),
@@ -124,8 +115,18 @@ class TestStory:
 
     def test_durations(self, told: Any) -> None:
         frame = told[0].read_gold("durations").where("event LIKE '%create' AND day = '2026-03-02'")
-        assert rows(frame, "event", "finished", "failed", "unmatched", "orphaned", "mean_s",
-                    "p50_s", "p99_s", "max_s") == [
+        assert rows(
+            frame,
+            "event",
+            "finished",
+            "failed",
+            "unmatched",
+            "orphaned",
+            "mean_s",
+            "p50_s",
+            "p99_s",
+            "max_s",
+        ) == [
             ("compute.instance.create", 2, 1, 0, 0, 11.0, 11.0, 11.98, 12.0),
             ("instance.create", 2, 1, 0, 0, 22.5, 22.5, 29.85, 30.0),
             ("port.create", 2, 0, 1, 0, 1.5, 1.5, 1.99, 2.0),
@@ -135,8 +136,17 @@ class TestStory:
     def test_errors(self, told: Any) -> None:
         frame = told[0].read_gold("errors").where("event LIKE '%create' OR event LIKE '%exists'")
         frame = frame.where("day = '2026-03-02' OR event = 'instance.exists'")
-        assert rows(frame, "day", "publisher_host", "event", "notifications", "results", "errors",
-                    "error_rate", "last_error") == [
+        assert rows(
+            frame,
+            "day",
+            "publisher_host",
+            "event",
+            "notifications",
+            "results",
+            "errors",
+            "error_rate",
+            "last_error",
+        ) == [
             (D1, "block-1@lvm", "volume.create", 6, 3, 1, 1 / 3, "no backend has room"),
             (D1, "compute-1", "compute.instance.create", 6, 3, 1, 1 / 3, NO_HOST),
             (D1, "compute-1", "instance.create", 2, 1, 1, 1.0, NO_HOST),
@@ -148,9 +158,20 @@ class TestStory:
 
     def test_usage(self, told: Any) -> None:
         frame = told[0].read_gold("usage")
-        assert rows(frame, "day", "tenant_id", "instances", "instance_hours", "vcpu_hours",
-                    "ram_gib_hours", "disk_gb_hours", "volumes", "volume_gb_hours", "ports",
-                    "port_hours") == [
+        assert rows(
+            frame,
+            "day",
+            "tenant_id",
+            "instances",
+            "instance_hours",
+            "vcpu_hours",
+            "ram_gib_hours",
+            "disk_gb_hours",
+            "volumes",
+            "volume_gb_hours",
+            "ports",
+            "port_hours",
+        ) == [
             # i5 large 20-24; v2 100 GB 12-18, whose end came late; p3 was never finished
             (D1, "blue", 1, 4.0, 16.0, 32.0, 400.0, 1, 600.0, 0, 0.0),
             # i4 small 11-17, offloaded then; p2 11-24
@@ -181,24 +202,60 @@ class TestStory:
 
     def test_audit(self, told: Any) -> None:
         frame = told[0].read_gold("audit")
-        assert rows(frame, "day", "resource_id", "kind", "status", "tenant_id", "host",
-                    "reason") == [
+        assert rows(
+            frame, "day", "resource_id", "kind", "status", "tenant_id", "host", "reason"
+        ) == [
             (D1, "i1", "instance", "matched", "red", "compute-1", None),
             (D1, "i2", "instance", "matched", "red", "compute-2", None),
             (D1, "i4", "instance", "matched", "green", "compute-2", None),
-            (D1, "i5", "instance", "contradictory", "blue", "compute-1",
-             "deleted in the audit only"),
-            (D1, "i6", "instance", "unexpected", "blue", "compute-2",
-             "in the audit, but never observed"),
+            (
+                D1,
+                "i5",
+                "instance",
+                "contradictory",
+                "blue",
+                "compute-1",
+                "deleted in the audit only",
+            ),
+            (
+                D1,
+                "i6",
+                "instance",
+                "unexpected",
+                "blue",
+                "compute-2",
+                "in the audit, but never observed",
+            ),
             (D1, "v1", "volume", "matched", "red", "block-1@lvm", None),
-            (D1, "v2", "volume", "missing", "blue", "block-1@lvm",
-             "observed, but not in the audit"),
+            (
+                D1,
+                "v2",
+                "volume",
+                "missing",
+                "blue",
+                "block-1@lvm",
+                "observed, but not in the audit",
+            ),
             (D2, "i1", "instance", "matched", "red", "compute-1", None),
-            (D2, "i2", "instance", "contradictory", "red", "compute-2",
-             "vcpus 4 observed 1; memory 8192 observed 2048; disk 100 observed 20"),
+            (
+                D2,
+                "i2",
+                "instance",
+                "contradictory",
+                "red",
+                "compute-2",
+                "vcpus 4 observed 1; memory 8192 observed 2048; disk 100 observed 20",
+            ),
             (D2, "i4", "instance", "matched", "green", "compute-2", None),
-            (D2, "i5", "instance", "missing", "blue", "compute-1",
-             "observed, but not in the audit"),
+            (
+                D2,
+                "i5",
+                "instance",
+                "missing",
+                "blue",
+                "compute-1",
+                "observed, but not in the audit",
+            ),
             (D2, "v1", "volume", "matched", "red", "block-1@lvm", None),
         ]
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The publisher on the embedded bus: all accepted, or an error that says which was not."""
 
@@ -39,6 +29,15 @@ def stored(collecting, url, count):  # noqa: F811
     return ids(spool)
 
 
+def test_the_url_may_lie_in_the_environment_or_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUS_URL", "amqp://u:secret@h:77/")
+    (tmp_path / "url").write_text("amqp://u:secret@g:78/\n")
+    assert bus.make_client("env:BUS_URL")._hosts == "h:77"
+    assert bus.make_client(f"file:{tmp_path}/url")._hosts == "g:78"
+    with pytest.raises(ValueError, match="env:NOBODY_SETS_THIS: there is no such variable"):
+        bus.make_client("env:NOBODY_SETS_THIS")
+
+
 def test_all_are_accepted_in_order_with_few_under_way(broker, collecting):  # noqa: F811
     with Publisher(bus.make_client(broker.url()), max_in_flight=10, timeout=WAIT) as publisher:
         for number in range(500):
@@ -55,6 +54,32 @@ def test_one_under_way(broker):
             publisher.send(bus.node("q"), f"m{number}", b"x")
         publisher.flush()
         assert publisher.accepted == 5
+
+
+def test_the_end_of_the_context_waits_for_all(broker, collecting):  # noqa: F811
+    with Publisher(bus.make_client(broker.url()), timeout=WAIT) as publisher:
+        for number in range(100):
+            publisher.send(bus.node("q"), f"m{number}", b"x")
+    assert (publisher.accepted, publisher.unconfirmed) == (100, 0)
+    assert stored(collecting, broker.url(), 100) == [f"m{n}" for n in range(100)]
+
+
+def test_the_end_of_the_context_reports_what_was_not_accepted():
+    with (
+        pytest.raises(exceptions.DeadlineExpired, match="message-id=the-id"),
+        Publisher(bus.make_client("amqp://127.0.0.1:1"), timeout=0.2) as publisher,
+    ):
+        publisher.send(bus.node("q"), "the-id", b"x")
+
+
+def test_an_exception_cancels_what_is_under_way():
+    with (
+        pytest.raises(ZeroDivisionError),
+        Publisher(bus.make_client("amqp://127.0.0.1:1"), timeout=WAIT) as publisher,
+    ):
+        publisher.send(bus.node("q"), "the-id", b"x")
+        _ = 1 / 0
+    assert (publisher.accepted, publisher.unconfirmed) == (0, 0)
 
 
 def test_what_was_in_doubt_is_sent_again_with_the_same_id(broker, collecting):  # noqa: F811
@@ -78,8 +103,10 @@ def test_what_was_in_doubt_is_sent_again_with_the_same_id(broker, collecting):  
 def test_nobody_takes_it(broker):
     """A router grants no credit where nobody reads."""
     with BusFixture("router") as router:
-        with (Publisher(bus.make_client(router.url()), timeout=0.3) as publisher,
-              pytest.raises(exceptions.DeadlineExpired) as found):
+        with (
+            Publisher(bus.make_client(router.url()), timeout=0.3) as publisher,
+            pytest.raises(exceptions.DeadlineExpired) as found,
+        ):
             publisher.send(bus.node("nobody"), "the-id", b"x")
             publisher.flush()
         text = str(found.value)
@@ -88,8 +115,10 @@ def test_nobody_takes_it(broker):
 
 
 def test_a_bus_that_is_away():
-    with (Publisher(bus.make_client("amqp://127.0.0.1:1"), timeout=0.2) as publisher,
-          pytest.raises(exceptions.DeadlineExpired, match="refused") as found):
+    with (
+        Publisher(bus.make_client("amqp://127.0.0.1:1"), timeout=0.2) as publisher,
+        pytest.raises(exceptions.DeadlineExpired, match="refused") as found,
+    ):
         publisher.send(bus.node("q"), "the-id", b"x")
         publisher.flush()
     assert "a connection" in str(found.value) and "message-id=the-id" in str(found.value)

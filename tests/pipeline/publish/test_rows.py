@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Rows of a data frame as messages."""
 
@@ -25,16 +15,29 @@ R = Destination(Service.NODE, None, "r")
 
 def batch(**columns):
     kinds = {"body": pa.binary(), "properties": pa.map_(pa.string(), pa.string())}
-    return pa.record_batch({name: pa.array(values, type=kinds.get(name, pa.string()))
-                            for name, values in columns.items()})
+    return pa.record_batch(
+        {
+            name: pa.array(values, type=kinds.get(name, pa.string()))
+            for name, values in columns.items()
+        }
+    )
 
 
 def test_a_row_goes_where_it_says_and_has_the_id_that_it_has():
-    found = list(messages([
-        batch(body=[b"1", b"2"], address=["r", None], message_id=["own", None]),
-        batch(body=[b"3", None], content_type=["text/plain", None],
-              properties=[[("a", "b"), ("gone", None)], None]),
-    ], Q, lambda number: f"id-{number}"))
+    found = list(
+        messages(
+            [
+                batch(body=[b"1", b"2"], address=["r", None], message_id=["own", None]),
+                batch(
+                    body=[b"3", None],
+                    content_type=["text/plain", None],
+                    properties=[[("a", "b"), ("gone", None)], None],
+                ),
+            ],
+            Q,
+            lambda number: f"id-{number}",
+        )
+    )
     assert found == [
         Outgoing(R, "own", b"1", None, None),
         Outgoing(Q, "id-1", b"2", None, None),
@@ -56,45 +59,67 @@ def test_a_row_that_goes_nowhere_is_an_error():
 BODY = ("body", "binary")
 
 
-@pytest.mark.parametrize("columns, destination, text", [
-    ([], Q, "'body'"),
-    ([BODY], None, "where to send"),
-    ([BODY, ("seq", "bigint")], Q, "'seq' would be lost"),
-    ([("body", "int")], Q, "'body' is int, not binary or string"),
-    ([BODY, ("properties", "map<string,int>")], Q, "'properties' is map<string,int>"),
-])
+@pytest.mark.parametrize(
+    "columns, destination, text",
+    [
+        ([], Q, "'body'"),
+        ([BODY], None, "where to send"),
+        ([BODY, ("seq", "bigint")], Q, "'seq' would be lost"),
+        ([("body", "int")], Q, "'body' is int, not binary or string"),
+        ([BODY, ("properties", "map<string,int>")], Q, "'properties' is map<string,int>"),
+    ],
+)
 def test_a_data_frame_whose_rows_are_no_messages(columns, destination, text):
     with pytest.raises(ValueError, match=text):
         check(columns, destination)
 
 
 def test_a_data_frame_whose_rows_are_messages():
-    check([("body", "string"), ("address", "string"), ("message_id", "string"),
-           ("content_type", "string"), ("properties", "map<string,string>")], None)
+    check(
+        [
+            ("body", "string"),
+            ("address", "string"),
+            ("message_id", "string"),
+            ("content_type", "string"),
+            ("properties", "map<string,string>"),
+        ],
+        None,
+    )
 
 
-@pytest.mark.parametrize("given, text", [
-    ({}, "'url' is missing"),
-    ({"url": " "}, "'url' is empty"),
-    ({"url": "amqp://h", "addres": "q"}, "'addres' is not known; did you mean 'address'"),
-    ({"url": "amqp://h", "driver.": "q"}, "'driver.' names no option of the driver"),
-    ({"url": "amqp://h", "address": "q", "topic": "t"}, "only one"),
-    ({"url": "amqp://h", "maxInFlight": "0"}, "'maxInFlight' = '0' is less than 1"),
-    ({"url": "amqp://h", "maxInFlight": "1.5"}, "'maxInFlight' = '1.5' is no whole number"),
-    ({"url": "amqp://h", "timeout": "0"}, "'timeout' = '0' is less than 0.001"),
-    ({"url": "amqp://h", "timeout": "soon"}, "'timeout' = 'soon' is no number"),
-    ({"url": "amqp://h", "timeout": "inf"}, "'timeout' = 'inf' is no number"),
-])
+@pytest.mark.parametrize(
+    "given, text",
+    [
+        ({}, "'url' is missing"),
+        ({"url": " "}, "'url' is empty"),
+        ({"url": "amqp://h", "addres": "q"}, "'addres' is not known; did you mean 'address'"),
+        ({"url": "amqp://h", "driver.": "q"}, "'driver.' names no option of the driver"),
+        ({"url": "amqp://h", "address": "q", "topic": "t"}, "only one"),
+        ({"url": "amqp://h", "maxInFlight": "0"}, "'maxInFlight' = '0' is less than 1"),
+        ({"url": "amqp://h", "maxInFlight": "1.5"}, "'maxInFlight' = '1.5' is no whole number"),
+        ({"url": "amqp://h", "timeout": "0"}, "'timeout' = '0' is less than 0.001"),
+        ({"url": "amqp://h", "timeout": "soon"}, "'timeout' = 'soon' is no number"),
+        ({"url": "amqp://h", "timeout": "inf"}, "'timeout' = 'inf' is no number"),
+    ],
+)
 def test_wrong_options_are_named(given, text):
     with pytest.raises(ValueError, match=text):
         WriterOptions.parse(given)
 
 
 def test_options():
-    found = WriterOptions.parse({
-        "URL": "amqp://u:secret@h", "topic": "t", "priority": "error", "maxinflight": "5",
-        "timeout": "2.5", "idPrefix": "p", "driver.ssl": "true",
-        "checkpointLocation": "/c"})
+    found = WriterOptions.parse(
+        {
+            "URL": "amqp://u:secret@h",
+            "topic": "t",
+            "priority": "error",
+            "maxinflight": "5",
+            "timeout": "2.5",
+            "idPrefix": "p",
+            "driver.ssl": "true",
+            "checkpointLocation": "/c",
+        }
+    )
     assert (found.max_in_flight, found.timeout, found.id_prefix) == (5, 2.5, "p")
     assert found.driver == (("ssl", "true"),)
     assert found.destination() == Destination(Service.NOTIFY, "openstack", "t.error")

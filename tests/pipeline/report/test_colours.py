@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Colours of series: seen against the page, and told apart by those who see fewer colours."""
 
@@ -30,7 +20,7 @@ BLIND: dict[str, tuple[Linear, Linear, Linear]] = {
 
 
 def _linear(colour: str) -> Linear:
-    red, green, blue = (int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5))
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
     def one(value: float) -> float:
         return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
@@ -39,8 +29,9 @@ def _linear(colour: str) -> Linear:
 
 
 def _seen(colour: Linear, sight: str) -> Linear:
-    a, b, c = (sum(weight * part for weight, part in zip(row, colour, strict=True))
-               for row in BLIND[sight])  # fmt: skip
+    a, b, c = (
+        sum(weight * part for weight, part in zip(row, colour, strict=True)) for row in BLIND[sight]
+    )
     return a, b, c
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What does not go together is refused where it is made, not when the page is drawn."""
 
@@ -65,38 +55,49 @@ def test_row_with_too_few_values() -> None:
         Table("t", [Column("a"), Column("b")], [["x"]])
 
 
-@pytest.mark.parametrize(("value", "unit", "decimals", "text"), [
-    (None, "", None, "-"),
-    (float("nan"), "ms", None, "-"),
-    (True, "", None, "yes"),
-    ("a & b", "", None, "a & b"),
-    (1234567, "", None, "1,234,567"),
-    (0.0, "ms", None, "0"),
-    (1.23456, "ms", None, "1.235"),
-    (12345.6, "ms", None, "12,346"),
-    (100.0, "ms", None, "100"),
-    (0.00012345, "s", None, "0.0001234"),
-    (-2.5, "s", None, "-2.5"),
-    (2.0, "s", 2, "2.00"),
-    (0.0123, "%", None, "1.23"),
-    (1, "%", 1, "100.0"),
-    (datetime(2026, 11, 22, 1, 2, 3), "", None, "2026-11-22 01:02:03"),
-    (datetime(2026, 11, 22, 1, 2, 3, 4567, tzinfo=UTC), "", None, "2026-11-22 01:02:03.004"),
-    (datetime(2026, 11, 22, 1, tzinfo=timezone(timedelta(hours=2))), "", None,
-     "2026-11-21 23:00:00"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "unit", "decimals", "text"),
+    [
+        (None, "", None, "-"),
+        (float("nan"), "ms", None, "-"),
+        (True, "", None, "yes"),
+        ("a & b", "", None, "a & b"),
+        (1234567, "", None, "1,234,567"),
+        (0.0, "ms", None, "0"),
+        (1.23456, "ms", None, "1.235"),
+        (12345.6, "ms", None, "12,346"),
+        (100.0, "ms", None, "100"),
+        (0.00012345, "s", None, "0.0001234"),
+        (-2.5, "s", None, "-2.5"),
+        (2.0, "s", 2, "2.00"),
+        (0.0123, "%", None, "1.23"),
+        (1, "%", 1, "100.0"),
+        (datetime(2026, 11, 22, 1, 2, 3), "", None, "2026-11-22 01:02:03"),
+        (datetime(2026, 11, 22, 1, 2, 3, 4567, tzinfo=UTC), "", None, "2026-11-22 01:02:03.004"),
+        (
+            datetime(2026, 11, 22, 1, tzinfo=timezone(timedelta(hours=2))),
+            "",
+            None,
+            "2026-11-21 23:00:00",
+        ),
+    ],
+)
 def test_values_as_text(value: object, unit: str, decimals: int | None, text: str) -> None:
     assert shown(value, unit, decimals) == text
 
 
 def test_table_on_a_terminal() -> None:
-    table = Table("Latency", [Column("address"), Column("p99", "ms"), Column("note")],
-                  [["a", 1.5, None], ["longer", 1000, "x\ny" + "z" * 60]])  # fmt: skip
+    table = Table(
+        "Latency",
+        [Column("address"), Column("p99", "ms"), Column("note")],
+        [["a", 1.5, None], ["longer", 1000, "x\ny" + "z" * 60]],
+    )
     assert as_text(table) == (
         "Latency\n"
         "  address  p99 ms  note\n"
         "  a           1.5  -\n"
-        "  longer    1,000  x yzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz…")
+        "  longer    1,000  x yzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz…"
+    )
 
 
 def test_empty_table_on_a_terminal() -> None:

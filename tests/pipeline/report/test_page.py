@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The page: complete in itself, and the same each time."""
 
@@ -43,22 +33,55 @@ from amqp1_driver.pipeline.report import (
 from amqp1_driver.pipeline.report.plots import svg
 
 TIMES = [datetime(2026, 11, 22, 0, minute, tzinfo=UTC) for minute in (0, 1, 2)]
-LINES = Lines("Rate over time", [Series("nova", TIMES, [1.0, None, 3.0]),
-                                 Series("a <b> & $c$", TIMES, [2.0, 2.0, 2.0])],
-              Axis("time"), Axis("rate", "1/s"), marks=[Mark("limit 5", 5.0)])  # fmt: skip
-BARS = Bars("p99", ["call", "cast"], {"before": [1.0, 2.0], "after": [None, 1.0]},
-            Axis("p99", "ms"), across=True, caption="lower is better")  # fmt: skip
+LINES = Lines(
+    "Rate over time",
+    [Series("nova", TIMES, [1.0, None, 3.0]), Series("a <b> & $c$", TIMES, [2.0, 2.0, 2.0])],
+    Axis("time"),
+    Axis("rate", "1/s"),
+    marks=[Mark("limit 5", 5.0)],
+)
+BARS = Bars(
+    "p99",
+    ["call", "cast"],
+    {"before": [1.0, 2.0], "after": [None, 1.0]},
+    Axis("p99", "ms"),
+    across=True,
+    caption="lower is better",
+)
 HISTOGRAM = Histogram("Spread", [0.1, 1.0, 10.0], {"call": [5, 1]}, Axis("total", "ms", log=True))
-HEATMAP = Heatmap("Errors", ["00:00", "00:01"], ["a", "b"], [[0.25, None], [0.5, 1.0]],
-                  Axis("time"), Axis("address"), Axis("share", "%"))  # fmt: skip
-TABLE = Table("Percentiles", [Column("address"), Column("p99", "ms")],
-              [["<script>alert(1)</script>", 1.5]], caption="of accepted ones")  # fmt: skip
-PAGE = Page("Report & more", [
-    Section("First", [Facts([Fact("records", 12345, "1", "all")]), Text("One.\n\nTwo.", True),
-                      TABLE, Table("Stalls", [Column("a")], [])], intro="Begin."),
-    Section("Plots", [LINES, BARS, HISTOGRAM, HEATMAP]),
-    Section("Last", [Lines("Nothing", [], Axis("x"), Axis("y"))]),
-], subtitle="of three files")  # fmt: skip
+HEATMAP = Heatmap(
+    "Errors",
+    ["00:00", "00:01"],
+    ["a", "b"],
+    [[0.25, None], [0.5, 1.0]],
+    Axis("time"),
+    Axis("address"),
+    Axis("share", "%"),
+)
+TABLE = Table(
+    "Percentiles",
+    [Column("address"), Column("p99", "ms")],
+    [["<script>alert(1)</script>", 1.5]],
+    caption="of accepted ones",
+)
+PAGE = Page(
+    "Report & more",
+    [
+        Section(
+            "First",
+            [
+                Facts([Fact("records", 12345, "1", "all")]),
+                Text("One.\n\nTwo.", True),
+                TABLE,
+                Table("Stalls", [Column("a")], []),
+            ],
+            intro="Begin.",
+        ),
+        Section("Plots", [LINES, BARS, HISTOGRAM, HEATMAP]),
+        Section("Last", [Lines("Nothing", [], Axis("x"), Axis("y"))]),
+    ],
+    subtitle="of three files",
+)
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +153,22 @@ def test_texts_are_escaped(html: str) -> None:
 
 def test_what_is_on_the_page(html: str) -> None:
     words = Reader(html).words
-    for text in ("12,345", "One.", "Two.", "of accepted ones", "lower is better", "of three files",
-                 "None.", "nothing to show", "rate (1/s)", "p99 (ms)", "total (ms)", "share (%)",
-                 "limit 5", "nova"):  # fmt: skip
+    for text in (
+        "12,345",
+        "One.",
+        "Two.",
+        "of accepted ones",
+        "lower is better",
+        "of three files",
+        "None.",
+        "nothing to show",
+        "rate (1/s)",
+        "p99 (ms)",
+        "total (ms)",
+        "share (%)",
+        "limit 5",
+        "nova",
+    ):
         assert text in words, text
 
 
@@ -158,8 +194,11 @@ def test_plots_are_drawn_in_colours_of_the_page(html: str) -> None:
 def test_a_gap_stays_a_gap() -> None:
     line = Series("s", [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, None, 3.0, 4.0])
     drawn = svg(Lines("Gap", [line], Axis("x"), Axis("y")))
-    path = next(path for path in re.findall(r'<path d="([^"]*)"[^>]*style="([^"]*)"', drawn)
-                if "var(--s0" in path[1] and "stroke-width: 1.6" in path[1])  # fmt: skip
+    path = next(
+        path
+        for path in re.findall(r'<path d="([^"]*)"[^>]*style="([^"]*)"', drawn)
+        if "var(--s0" in path[1] and "stroke-width: 1.6" in path[1]
+    )
     assert re.findall("[A-Z]", path[0]) == ["M", "L", "M", "L"]
 
 
@@ -174,3 +213,20 @@ def test_writing_replaces_the_file_whole(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write(Page("x", []), tmp_path / "no" / "report.html")
+
+
+def test_a_logarithmic_heatmap_leaves_out_a_zero() -> None:
+    drawing = svg(
+        Heatmap(
+            "Errors",
+            ["one", "two"],
+            ["a"],
+            [[0.0, 250.0]],
+            Axis("time"),
+            Axis("address"),
+            Axis("errors", log=True),
+        )
+    )
+    texts = re.findall(r">([^<>]+)</text>", drawing)
+    assert "250" in texts
+    assert "0" not in texts

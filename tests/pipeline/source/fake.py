@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A data source whose bus is a folder: each file in it is a message, removed when acknowledged.
 
@@ -65,7 +55,7 @@ class FolderCollector:
         if broken.exists():
             self.error = OSError(broken.read_text())
             return
-        files = sorted(self._queue.iterdir())[:self._spool.room()]
+        files = sorted(self._queue.iterdir())[: self._spool.room()]
         rows = [row(path.name[7:], path.read_bytes()) for path in files]
         self._spool.append(self._spool.fresh(rows))
         for path in files:

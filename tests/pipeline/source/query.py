@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A streaming query from a spool to Parquet, for tests."""
 
@@ -35,14 +25,23 @@ class Query:
         self.url = url or str(self.queue)
 
     def frame(self, **options: Any) -> Any:
-        return (self.spark.readStream.format(self.form).option("url", self.url)
-                .option("address", "a").option("spoolDir", str(self.spool))
-                .options(**options).load())
+        return (
+            self.spark.readStream.format(self.form)
+            .option("url", self.url)
+            .option("address", "a")
+            .option("spoolDir", str(self.spool))
+            .options(**options)
+            .load()
+        )
 
     def start(self, trigger: dict[str, Any] | None = None, **options: Any) -> Any:
-        return (self.frame(**options).writeStream.format("parquet")
-                .option("checkpointLocation", str(self.checkpoint))
-                .trigger(**(trigger or {"availableNow": True})).start(str(self.sink)))
+        return (
+            self.frame(**options)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(**(trigger or {"availableNow": True}))
+            .start(str(self.sink))
+        )
 
     def run(self, **options: Any) -> list[int]:
         """Run it for what is there now; returns the rows of each batch."""
@@ -51,12 +50,17 @@ class Query:
             assert query.awaitTermination(DEADLINE)
         finally:
             query.stop()
-        return [progress["numInputRows"] for progress in query.recentProgress
-                if progress["numInputRows"]]
+        return [
+            progress["numInputRows"]
+            for progress in query.recentProgress
+            if progress["numInputRows"]
+        ]
 
     def result(self) -> list[tuple[int, str, str]]:
-        return sorted((each.seq, each.message_id, bytes(each.body).decode())
-                      for each in self.spark.read.schema(RAW).parquet(str(self.sink)).collect())
+        return sorted(
+            (each.seq, each.message_id, bytes(each.body).decode())
+            for each in self.spark.read.schema(RAW).parquet(str(self.sink)).collect()
+        )
 
     def open_spool(self, **limits: int) -> Spool:
         return Spool.open(self.spool, SpoolLimits(**limits) if limits else None)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Batch reads in Spark."""
 
@@ -29,8 +19,13 @@ def test_rows_come_again_until_they_are_confirmed(spark: Any, tmp_path: Path) ->
     publish(queue, "a", "b")
 
     def read() -> list[tuple[int, str]]:
-        frame = (spark.read.format("folder").option("url", str(queue)).option("topic", "t")
-                 .option("spoolDir", str(spool)).load())
+        frame = (
+            spark.read.format("folder")
+            .option("url", str(queue))
+            .option("topic", "t")
+            .option("spoolDir", str(spool))
+            .load()
+        )
         return sorted((row.seq, row.message_id) for row in frame.collect())
 
     assert read() == [(1, "a"), (2, "b")]

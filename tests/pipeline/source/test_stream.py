@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Streaming queries in Spark on a spool that a fake collector fills."""
 
@@ -37,8 +27,12 @@ def test_each_message_is_one_row_also_over_restarts(query: Query) -> None:
     publish(query.queue, "b", "d")  # b is delivered again
     assert query.run() == [1]
 
-    assert query.result() == [(1, "a", "body of a"), (2, "b", "body of b"),
-                              (3, "c", "body of c"), (4, "d", "body of d")]
+    assert query.result() == [
+        (1, "a", "body of a"),
+        (2, "b", "body of b"),
+        (3, "c", "body of c"),
+        (4, "d", "body of d"),
+    ]
     assert list(query.queue.iterdir()) == []
 
 
@@ -80,7 +74,8 @@ def test_the_unfinished_batch_is_repeated_as_it_was(query: Query) -> None:
     offsets = query.checkpoint / "offsets"
     version, metadata, _ = (offsets / "0").read_text("utf-8").splitlines()
     (offsets / "1").write_text(
-        f'{version}\n{metadata}\n{{"spool": "{spool.uuid}", "seq": 3}}', "utf-8")
+        f'{version}\n{metadata}\n{{"spool": "{spool.uuid}", "seq": 3}}', "utf-8"
+    )
 
     assert query.run() == [1, 3]
 

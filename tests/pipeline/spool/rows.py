@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Rows for tests."""
 
@@ -39,18 +29,26 @@ def numbered(lo: int, hi: int, body: bytes = b"body") -> list[Row]:
 
 def contents(spool: Spool, lo: int, hi: int) -> list[tuple[int, str]]:
     """Number and message id of what can be read."""
-    return [pair for part in spool.parts(lo, hi)
-            for batch in segments.read(part.segment.path, part.lo, part.hi)
-            for pair in pairs([batch])]
+    return [
+        pair
+        for part in spool.parts(lo, hi)
+        for batch in segments.read(part.segment.path, part.lo, part.hi)
+        for pair in pairs([batch])
+    ]
 
 
 def pairs(batches: Iterable[Any]) -> list[tuple[int, str]]:
-    return [pair for batch in batches
-            for pair in zip(batch.column("seq").to_pylist(),
-                            batch.column("message_id").to_pylist(), strict=True)]
+    return [
+        pair
+        for batch in batches
+        for pair in zip(
+            batch.column("seq").to_pylist(), batch.column("message_id").to_pylist(), strict=True
+        )
+    ]
 
 
 def names(spool: Spool) -> list[str]:
     """Names of all segment files."""
-    return sorted(path.name for path in spool.folder.iterdir()
-                  if path.suffix in (".arrow", ".torn"))
+    return sorted(
+        path.name for path in spool.folder.iterdir() if path.suffix in (".arrow", ".torn")
+    )

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What is on disc never exceeds the caps, whatever the rows are like."""
 
@@ -21,14 +11,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp1_driver.pipeline.spool import Full, Row, Spool, SpoolLimits, caps, rows, segments
+from amqp1_driver.pipeline.spool import (
+    Full,
+    Row,
+    Spool,
+    SpoolLimits,
+    caps,
+    files,
+    retention,
+    rows,
+    segments,
+)
 from tests.pipeline.spool.rows import TIME, numbered, row
 
 TEXTS = st.one_of(st.none(), st.text(max_size=12), st.text("aß€😀", max_size=40))
-ROWS = st.lists(st.builds(
-    Row, TEXTS, TEXTS, st.binary(max_size=3000), TEXTS,
-    st.one_of(st.none(), st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=4)),
-    st.integers(0, 9), st.one_of(st.none(), st.just(TIME)), st.just(TIME)), min_size=1, max_size=40)
+ROWS = st.lists(
+    st.builds(
+        Row,
+        TEXTS,
+        TEXTS,
+        st.binary(max_size=3000),
+        TEXTS,
+        st.one_of(st.none(), st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=4)),
+        st.integers(0, 9),
+        st.one_of(st.none(), st.just(TIME)),
+        st.just(TIME),
+    ),
+    min_size=1,
+    max_size=40,
+)
 LIMITS = SpoolLimits(max_rows=60, max_bytes=100_000, segment_rows=15)
 
 
@@ -38,7 +49,7 @@ def test_a_file_is_not_larger_than_was_foretold(some: list[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = 0
         for piece in caps.cut(some, LIMITS):
-            part = some[done:done + piece.rows]
+            part = some[done : done + piece.rows]
             size = segments.write(Path(folder) / "1", part, 1, piece.batches)
             assert size == (Path(folder) / "1").stat().st_size
             assert size <= piece.size <= 50_000
@@ -82,7 +93,32 @@ def test_a_segment_is_cut_into_record_batches(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_bytes_of_a_row() -> None:
-    assert rows.sizes([
-        Row("ab", "c", b"1234", None, None, 0, None, TIME),
-        Row(None, "ß", b"", None, {"k": "v"}, 0, None, TIME),
-    ]) == [71, 64 + 4 + 10 + 8]
+    assert rows.sizes(
+        [
+            Row("ab", "c", b"1234", None, None, 0, None, TIME),
+            Row(None, "ß", b"", None, {"k": "v"}, 0, None, TIME),
+        ]
+    ) == [71, 64 + 4 + 10 + 8]
+
+
+@pytest.mark.parametrize(
+    ("retained", "fit"),
+    [(150_000, 3), (163_350, 2), (163_351, 1), (173_483, 1), (173_484, 0), (200_001, 0)],
+)
+def test_the_cap_on_bytes_divides_a_segment(retained: int, fit: int) -> None:
+    """Each row takes 10,133 bytes; the file and its only batch take 16,384 more."""
+    limits = SpoolLimits(max_rows=100, max_bytes=200_000, segment_rows=10)
+    five = [row(name, b"x" * 10_000) for name in "abcde"]
+    pieces = caps.cut(five, limits)
+    assert [(piece.rows, piece.size) for piece in pieces] == [(5, 67_049)]
+
+    before = retention.Retained([files.Segment(1, 1, Path("1"), retained)])
+
+    assert caps.fitting(five, pieces, before, limits) == fit
+
+
+def test_either_cap_divides_a_segment() -> None:
+    limits = SpoolLimits(max_rows=22, max_bytes=200_000, segment_rows=10)
+    five = [row(name, b"x" * 10_000) for name in "abcde"]
+    before = retention.Retained([files.Segment(1, 20, Path("1"), 150_000)])
+    assert caps.fitting(five, caps.cut(five, limits), before, limits) == 2

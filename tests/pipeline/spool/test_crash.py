@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Killed before each call that touches the disc: nothing acknowledged is lost, nothing doubled."""
 
@@ -38,8 +28,13 @@ def folder() -> Iterator[Path]:
 
 
 def test_killed_at_every_step(folder: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "tests.pipeline.spool.crash", str(folder)],
-                          check=True, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.spool.crash", str(folder)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     results = json.loads(done.stdout)
 
     for at, result in enumerate(results, 1):
@@ -50,15 +45,21 @@ def test_killed_at_every_step(folder: Path) -> None:
         assert committed in {0: {0, 2}, 2: {2, 6}, 6: {6}}[result["committed"]], (at, result)
         assert spool.missing(committed + 1, high) == [], (at, result)
         assert contents(spool, committed + 1, high) == [
-            (seq, f"m{seq}") for seq in range(committed + 1, high + 1)], (at, result)
+            (seq, f"m{seq}") for seq in range(committed + 1, high + 1)
+        ], (at, result)
         # the bus delivers all again that was not acknowledged
         spool.append(spool.fresh(numbered(result["acknowledged"] + 1, 9)))
         assert contents(spool, committed + 1, 20) == [
-            (seq, f"m{seq}") for seq in range(committed + 1, 10)], (at, result)
+            (seq, f"m{seq}") for seq in range(committed + 1, 10)
+        ], (at, result)
         assert list(spool.folder.glob(".*.tmp")) == []
         spool.close()
     calls = [result["call"] for result in results]
     assert calls[-1] is None
     assert results[-1] == {"acknowledged": 9, "committed": 6, "call": None}
     assert {name: calls.count(name) for name in ("fsync", "rename", "replace", "unlink")} == {
-        "fsync": 21, "rename": 5, "replace": 5, "unlink": 3}
+        "fsync": 21,
+        "rename": 5,
+        "replace": 5,
+        "unlink": 3,
+    }

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Message ids are remembered in few bytes, and never mistaken."""
 
@@ -20,9 +10,13 @@ from hypothesis import strategies as st
 from amqp1_driver.pipeline.spool import ids
 from amqp1_driver.pipeline.spool.ids import Ids
 
-STEPS = st.lists(st.one_of(
-    st.lists(st.one_of(st.none(), st.integers(0, 60).map(str)), min_size=1, max_size=9),
-    st.integers(1, 80)), max_size=12)
+STEPS = st.lists(
+    st.one_of(
+        st.lists(st.one_of(st.none(), st.integers(0, 60).map(str)), min_size=1, max_size=9),
+        st.integers(1, 80),
+    ),
+    max_size=12,
+)
 
 
 @given(STEPS)
@@ -44,8 +38,9 @@ def test_the_latest_retained_row_with_an_id_is_found(steps: list[list[str | None
     names: list[str | None] = [*map(str, range(62)), None]
     found = known.candidates(names)
 
-    assert found == [latest.get(name, 0) if name and latest.get(name, 0) >= low else 0
-                     for name in names]
+    assert found == [
+        latest.get(name, 0) if name and latest.get(name, 0) >= low else 0 for name in names
+    ]
 
 
 def test_purged_ids_are_taken_out_in_time() -> None:

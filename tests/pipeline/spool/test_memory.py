@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The memory of the process that fills a spool does not grow with the rows that go through it.
 
@@ -32,9 +22,25 @@ ROWS, CAP, BODY = ("5000000", "500000", "1024") if LONG else ("300000", "50000",
 @pytest.mark.timeout(900 if LONG else 120)
 def test_memory_is_flat_and_the_cap_is_kept(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.pipeline.rates", "memory", "--rows", ROWS, "--cap", CAP,
-         "--body", BODY, "--folder", str(tmp_path)],
-        check=True, capture_output=True, text=True, timeout=900 if LONG else 100)
+        [
+            sys.executable,
+            "-m",
+            "tests.pipeline.rates",
+            "memory",
+            "--rows",
+            ROWS,
+            "--cap",
+            CAP,
+            "--body",
+            BODY,
+            "--folder",
+            str(tmp_path),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=900 if LONG else 100,
+    )
     result = json.loads(done.stdout.splitlines()[-1])
 
     memory = result["memory_mb_after_each_tenth"]

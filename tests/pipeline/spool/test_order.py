@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Forced to disc, renamed, folder forced to disc: only then may a row be acknowledged."""
 
@@ -62,12 +52,15 @@ def test_the_mark_is_set_before_anything_is_purged(spool: Spool, calls: list[str
     spool.commit(4)
 
     name = "00000000000000000001-00000000000000000002.arrow"
-    assert calls == ["fsync .committed.tmp", "replace .committed.tmp committed", "fsync s",
-                     f"unlink {name}"]
+    assert calls == [
+        "fsync .committed.tmp",
+        "replace .committed.tmp committed",
+        "fsync s",
+        f"unlink {name}",
+    ]
 
 
-def test_the_epoch_is_on_disc_before_anything_is_changed(
-        spool: Spool, calls: list[str]) -> None:
+def test_the_epoch_is_on_disc_before_anything_is_changed(spool: Spool, calls: list[str]) -> None:
     Spool.open(spool.folder)
 
     assert calls == ["fsync .epoch.tmp", "replace .epoch.tmp epoch", "fsync s"]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a spool makes of a folder that a crash or a fault has left."""
 
@@ -16,12 +6,20 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from pathlib import Path
 
 import pytest
 
-from amqp1_driver.pipeline.spool import Appended, Damaged, Spool, SpoolLimits
-from tests.pipeline.spool.rows import contents, names, numbered, rows
+from amqp1_driver.pipeline.spool import (
+    Appended,
+    Damaged,
+    Missing,
+    Spool,
+    SpoolLimits,
+    segments,
+)
+from tests.pipeline.spool.rows import contents, names, numbered, pairs, rows
 
 LIMITS = SpoolLimits(max_rows=100, max_bytes=10_000_000, segment_rows=2)
 
@@ -50,7 +48,8 @@ def test_what_was_not_renamed_was_never_there(folder: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 7, 500, 2000])
 def test_a_torn_segment_is_set_aside(
-        folder: Path, size: int, caplog: pytest.LogCaptureFixture) -> None:
+    folder: Path, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
     path = segment(folder, 5, 6)
     path.write_bytes(path.read_bytes()[:size])
 
@@ -101,12 +100,15 @@ def test_the_same_rows_twice(folder: Path) -> None:
         Spool.open(folder, LIMITS)
 
 
-@pytest.mark.parametrize(("content", "text"), [
-    (None, "has segments but no spool.json"),
-    ("{", "cannot be read"),
-    ("[]", "cannot be read"),
-    (json.dumps({"format": 2, "uuid": "x"}), "format 2 is not known here, only 1"),
-])
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "has segments but no spool.json"),
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        (json.dumps({"format": 2, "uuid": "x"}), "format 2 is not known here, only 1"),
+    ],
+)
 def test_a_folder_that_is_no_spool(folder: Path, content: str | None, text: str) -> None:
     (folder / "spool.json").unlink()
     if content is not None:
@@ -119,3 +121,18 @@ def test_a_committed_mark_that_is_no_number(folder: Path) -> None:
     (folder / "committed").write_text("")
     with pytest.raises(Damaged, match="committed holds no number"):
         Spool.open(folder, LIMITS)
+
+
+def test_a_record_batch_that_cannot_be_read_is_missing(tmp_path: Path) -> None:
+    path = segment(tmp_path, 1, 4)
+    segments.write(path, numbered(1, 4), 1, (2, 2))
+    data = bytearray(path.read_bytes())
+    # Arrow begins each message with this marker: the schema, both batches, and the end.
+    _, _, second, _ = [found.start() for found in re.finditer(b"\xff{4}", data)]
+    data[second : second + 64] = bytes(64)
+    path.write_bytes(data)
+
+    batches = segments.read(path, 1, 4)
+    assert pairs([next(batches)]) == [(1, "m1"), (2, "m2")]
+    with pytest.raises(Missing, match=r"rows 3 to 4: .*\.arrow cannot be read: "):
+        next(batches)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Ranges, holes and what may go: any history of a spool."""
 
@@ -33,8 +23,9 @@ def segment(lo: int, hi: int, torn: bool = False) -> Segment:
 def histories(draw: st.DrawFn) -> list[Segment]:
     """Segments in order, some torn, some gone."""
     found, following = [], draw(st.integers(1, 50))
-    for rows, kind in draw(st.lists(st.tuples(st.integers(1, 9), st.sampled_from("wwwtg")),
-                                    max_size=12)):
+    for rows, kind in draw(
+        st.lists(st.tuples(st.integers(1, 9), st.sampled_from("wwwtg")), max_size=12)
+    ):
         if kind != "g":
             found.append(segment(following, following + rows - 1, kind == "t"))
         following += rows
@@ -42,8 +33,7 @@ def histories(draw: st.DrawFn) -> list[Segment]:
 
 
 @given(histories(), st.integers(1, 150), st.integers(0, 150))
-def test_a_range_is_made_of_parts_and_holes(
-        history: list[Segment], lo: int, length: int) -> None:
+def test_a_range_is_made_of_parts_and_holes(history: list[Segment], lo: int, length: int) -> None:
     hi = lo + length - 1
     retained = Retained(history)
     there = {seq for each in history if not each.torn for seq in range(each.lo, each.hi + 1)}
@@ -60,7 +50,8 @@ def test_a_range_is_made_of_parts_and_holes(
 
 @given(histories(), st.lists(st.integers(0, 150), max_size=4))
 def test_what_is_purged_was_committed_and_the_newest_stays(
-        history: list[Segment], commits: list[int]) -> None:
+    history: list[Segment], commits: list[int]
+) -> None:
     retained = Retained(history)
     gone: list[Segment] = []
     for committed in commits:
@@ -69,7 +60,7 @@ def test_what_is_purged_was_committed_and_the_newest_stays(
     most = max(commits, default=0)
     assert gone == [each for each in history[:-1] if each.hi <= most]
     assert retained.high == (history[-1].hi if history else 0)
-    left = history[len(gone):]
+    left = history[len(gone) :]
     assert retained.rows == sum(each.hi - each.lo + 1 for each in left)
     assert retained.size == 100 * retained.rows
     assert len(retained) == len(left)
@@ -96,7 +87,10 @@ def test_tasks_get_about_equal_shares(history: list[Segment], count: int) -> Non
 def test_shares_literally() -> None:
     parts = [Part(segment(1, 5), 2, 5), Part(segment(6, 9), 6, 9)]
     assert [[(part.lo, part.hi) for part in group] for group in split(parts, 3)] == [
-        [(2, 3)], [(4, 5), (6, 6)], [(7, 9)]]
+        [(2, 3)],
+        [(4, 5), (6, 6)],
+        [(7, 9)],
+    ]
 
 
 def test_rows_do_not_come_twice() -> None:

@@ -1,24 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Append, read, commit, caps, duplicates; on real files."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import json
 import os
 import resource
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -46,36 +38,71 @@ def spool(tmp_path: Path) -> Any:
     made.close()
 
 
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
+    """Messages may hold secrets; a umask that forbids nothing makes no difference."""
+    before = os.umask(0)
+    try:
+        with contextlib.closing(Spool.open(tmp_path / "above" / "s", LIMITS)) as spool:
+            spool.append(rows("a", "b", "c"))
+            spool.commit(3)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in spool.folder.iterdir()}
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(spool.folder.stat().st_mode) == 0o700
+    assert len(modes) > 3
+    assert set(modes.values()) == {0o600}
+
+
 def test_a_new_spool_is_empty(spool: Spool) -> None:
     assert (spool.high, spool.committed, spool.epoch, spool.room()) == (0, 0, 1, 20)
 
 
 def test_rows_come_back_with_all_their_columns(spool: Spool) -> None:
-    assert spool.append([
-        Row("q", "a", b"\x00\xff", "application/json", {"k": "v", "l": ""}, 2, TIME, TIME + 1),
-        Row(None, None, b"", None, None, 0, None, TIME),
-    ]) == Appended(1, 2)
+    assert spool.append(
+        [
+            Row("q", "a", b"\x00\xff", "application/json", {"k": "v", "l": ""}, 2, TIME, TIME + 1),
+            Row(None, None, b"", None, None, 0, None, TIME),
+        ]
+    ) == Appended(1, 2)
 
     (part,) = spool.parts(1, 2)
     (batch,) = segments.read(part.segment.path, 1, 2)
 
     when = datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
     assert batch.to_pylist() == [
-        {"seq": 1, "address": "q", "message_id": "a", "body": b"\x00\xff",
-         "content_type": "application/json", "properties": [("k", "v"), ("l", "")],
-         "delivery_count": 2, "enqueued_time": when,
-         "received_time": when.replace(microsecond=7)},
-        {"seq": 2, "address": None, "message_id": None, "body": b"", "content_type": None,
-         "properties": None, "delivery_count": 0, "enqueued_time": None, "received_time": when},
+        {
+            "seq": 1,
+            "address": "q",
+            "message_id": "a",
+            "body": b"\x00\xff",
+            "content_type": "application/json",
+            "properties": [("k", "v"), ("l", "")],
+            "delivery_count": 2,
+            "enqueued_time": when,
+            "received_time": when.replace(microsecond=7),
+        },
+        {
+            "seq": 2,
+            "address": None,
+            "message_id": None,
+            "body": b"",
+            "content_type": None,
+            "properties": None,
+            "delivery_count": 0,
+            "enqueued_time": None,
+            "received_time": when,
+        },
     ]
 
 
 def test_many_rows_are_cut_into_segments(spool: Spool) -> None:
     assert spool.append(numbered(1, 12)) == Appended(1, 12)
 
-    assert names(spool) == ["00000000000000000001-00000000000000000005.arrow",
-                            "00000000000000000006-00000000000000000010.arrow",
-                            "00000000000000000011-00000000000000000012.arrow"]
+    assert names(spool) == [
+        "00000000000000000001-00000000000000000005.arrow",
+        "00000000000000000006-00000000000000000010.arrow",
+        "00000000000000000011-00000000000000000012.arrow",
+    ]
     assert contents(spool, 4, 7) == [(4, "m4"), (5, "m5"), (6, "m6"), (7, "m7")]
 
 
@@ -140,6 +167,18 @@ def test_the_cap_on_bytes(tmp_path: Path) -> None:
     assert spool.append(large[3:]) == Appended(4, 4)
 
 
+def test_rows_fit_though_their_segment_does_not(tmp_path: Path) -> None:
+    """Both segments take 60,000 to 76,650 bytes each; one more row takes 46,517 at most."""
+    spool = Spool.open(tmp_path, SpoolLimits(max_rows=1000, max_bytes=180_000, segment_rows=2))
+    large = [row(f"l{at}", b"x" * 30_000) for at in range(6)]
+    spool.append(large[:4])
+
+    assert spool.fits(large[4:]) == 1
+    with pytest.raises(Full):
+        spool.append(large[4:])
+    assert spool.append(large[4:5]) == Appended(5, 5)
+
+
 def test_a_message_larger_than_half_of_the_cap_never_fits(tmp_path: Path) -> None:
     spool = Spool.open(tmp_path, SpoolLimits(max_rows=10, max_bytes=200_000, segment_rows=2))
 
@@ -148,11 +187,14 @@ def test_a_message_larger_than_half_of_the_cap_never_fits(tmp_path: Path) -> Non
     assert names(spool) == []
 
 
-@pytest.mark.parametrize(("limits", "text"), [
-    ((10, 1_000_000, 0), "at least one row"),
-    ((10, 1_000_000, 6), "must take two segments: 10 rows at most, but 6 in a segment"),
-    ((10, 1000, 5), "1000 bytes are too few"),
-])
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ((10, 1_000_000, 0), "at least one row"),
+        ((10, 1_000_000, 6), "must take two segments: 10 rows at most, but 6 in a segment"),
+        ((10, 1000, 5), "1000 bytes are too few"),
+    ],
+)
 def test_caps_that_contradict_each_other(limits: tuple[int, int, int], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         SpoolLimits(*limits)
@@ -176,14 +218,20 @@ def test_ids_of_retained_rows_are_known(spool: Spool) -> None:
     spool.commit(5)
 
     assert [spool.known(name) for name in ("m5", "m6", "m10", "m11", None)] == [
-        False, True, True, False, False]
-    assert spool.fresh([*rows("m6", "n", "n"), row("x", message_id=None),
-                        row("y", message_id=None)]) == [
-        row("n"), row("x", message_id=None), row("y", message_id=None)]
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert spool.fresh(
+        [*rows("m6", "n", "n"), row("x", message_id=None), row("y", message_id=None)]
+    ) == [row("n"), row("x", message_id=None), row("y", message_id=None)]
 
 
 def test_another_id_with_the_same_hash_is_not_known(
-        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ids, "hash", lambda text: 7, raising=False)
     spool.append(rows("a"))
     assert (spool.known("a"), spool.known("b")) == (True, False)
@@ -202,7 +250,8 @@ def test_ids_are_known_after_opening_again(spool: Spool) -> None:
 
 
 def test_a_full_disc_is_an_error_and_leaves_nothing(
-        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -229,7 +278,8 @@ def test_a_file_that_cannot_be_written_to_its_end(spool: Spool) -> None:
 
 
 def test_after_a_failed_rename_the_spool_is_not_trusted(
-        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.fsync
 
     def broken(handle: int) -> None:
@@ -247,7 +297,8 @@ def test_after_a_failed_rename_the_spool_is_not_trusted(
 
 
 def test_after_an_error_past_the_rename_no_number_is_given_twice(
-        spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
@@ -279,7 +330,16 @@ def test_status(spool: Spool) -> None:
     spool.status({"links": 2})
 
     content = json.loads((spool.folder / "status.json").read_text())
-    assert {key: content[key] for key in ("links", "spool", "epoch", "high", "committed", "rows",
-                                          "segments", "max_rows")} == {
-        "links": 2, "spool": spool.uuid, "epoch": 1, "high": 7, "committed": 5, "rows": 2,
-        "segments": 1, "max_rows": 20}
+    assert {
+        key: content[key]
+        for key in ("links", "spool", "epoch", "high", "committed", "rows", "segments", "max_rows")
+    } == {
+        "links": 2,
+        "spool": spool.uuid,
+        "epoch": 1,
+        "high": 7,
+        "committed": 5,
+        "rows": 2,
+        "segments": 1,
+        "max_rows": 20,
+    }

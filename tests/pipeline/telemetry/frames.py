@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Small literal frames of records."""
 
@@ -25,13 +15,16 @@ DAY = "2026-11-21T"
 
 def send(time: str, address: str | None = "nova", operation: str = "call", **fields: Any) -> str:
     """A message that got there, unless ``fields`` say otherwise."""
-    return line(time, "send", **{"address": address, "operation": operation,
-                                 "outcome": "accepted", **fields})  # fmt: skip
+    return line(
+        time,
+        "send",
+        **{"address": address, "operation": operation, "outcome": "accepted", **fields},
+    )
 
 
 def line(time: str, kind: str, **fields: Any) -> str:
     """A record as a line; ``time`` is that of the day."""
-    record = {"time": f"{DAY}{time}Z", "kind": kind, "container": "c1", "pid": 1, "batch": 0}
+    record = {"time": f"{DAY}{time}Z", "kind": kind, "container": "c1", "pid": 1, "dropped": 0}
     return json.dumps({k: v for k, v in {**record, **fields}.items() if v is not None})
 
 

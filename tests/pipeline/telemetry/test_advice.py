@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Recommended settings, by numbers computed by hand."""
 
@@ -28,8 +18,14 @@ from amqp1_driver.policy.credit import CreditWindow
 
 
 def flow(**changes: Any) -> Flow:
-    values: dict[str, Any] = {"place": "nova", "traffic": "rpc", "peak": 2000.0,
-                              "round_trip": 0.02, "samples": 20_000, "size": 1024}  # fmt: skip
+    values: dict[str, Any] = {
+        "place": "nova",
+        "traffic": "rpc",
+        "peak": 2000.0,
+        "round_trip": 0.02,
+        "samples": 20_000,
+        "size": 1024,
+    }
     return Flow(**{**values, **changes})
 
 
@@ -43,12 +39,15 @@ def said(a: Advice) -> tuple[str, float | None, float | None, str]:
 
 # 2000/s x 20 ms = 40 under way, times 1.5 = 60; half of 122 and 1 less are the 60 that are left
 # when the subscription is filled up.
-@pytest.mark.parametrize(("rate", "round_trip", "credit"), [
-    (2000.0, 0.02, 122),
-    (0.0, 0.02, 2),
-    (100.0, 0.001, 4),
-    (1000.0, 0.1, 302),
-])
+@pytest.mark.parametrize(
+    ("rate", "round_trip", "credit"),
+    [
+        (2000.0, 0.02, 122),
+        (0.0, 0.02, 2),
+        (100.0, 0.001, 4),
+        (1000.0, 0.1, 302),
+    ],
+)
 def test_credit_by_littles_law(rate: float, round_trip: float, credit: int) -> None:
     assert credit_for(rate, round_trip) == credit
 
@@ -70,8 +69,9 @@ def test_credit_is_raised_for_the_neediest_address() -> None:
     found = one("rpc_server_credit", observed)
     assert said(found) == ("raise", 122, 130, "high")
     assert (found.current, found.source, found.samples) == (100, "default", 20_000)
-    assert found.why == ("nova: 2,000/s x 20 ms, twice and 1.5 times that. Bodies ahead: "
-                         "at most 122 KiB (p99)")
+    assert found.why == (
+        "nova: 2,000/s x 20 ms, twice and 1.5 times that. Bodies ahead: at most 122 KiB (p99)"
+    )
 
 
 def test_credit_that_is_enough_is_kept() -> None:
@@ -119,14 +119,19 @@ def test_reply_link() -> None:
     # 3000/s x 50 ms x 1.5 = 225; 2 x 226
     observed = Observed(calls=3000, call_round_trip=Spread(10_000, 0.05))
     assert said(one("reply_link_credit", observed)) == ("raise", 452, 460, "high")
-    assert said(one("reply_link_credit", Observed(calls=3000, call_round_trip=Spread(10, 0.05)))
-                ) == ("too few records", None, None, "none")  # fmt: skip
+    assert said(
+        one("reply_link_credit", Observed(calls=3000, call_round_trip=Spread(10, 0.05)))
+    ) == ("too few records", None, None, "none")
 
 
 def test_session_window_only_for_much_that_comes_ahead() -> None:
     # 100 x 600 KiB = 58.6 MiB; 100 x 1 MiB = 100 MiB
     assert said(one("session_window", Observed(flows=[flow(size=600 << 10)]))) == (
-        "keep", 0, 0, "high")
+        "keep",
+        0,
+        0,
+        "high",
+    )
     large = Observed(flows=[flow(size=3 << 20, peak=10.0)])
     # 10/s x 20 ms x 3 frames x 1.5 = 0.9, rounded up, and one
     assert said(one("session_window", large)) == ("set a bound", 2, 2, "high")
@@ -135,8 +140,9 @@ def test_session_window_only_for_much_that_comes_ahead() -> None:
 
 def test_queues_in_the_process() -> None:
     # 20,000/s x 0.5 s x 1.5 + 1
-    observed = Observed(sends=20_000, handover=Spread(1_000, 0.5), replies=100,
-                        reply_wait=Spread(1_000, 0.1))  # fmt: skip
+    observed = Observed(
+        sends=20_000, handover=Spread(1_000, 0.5), replies=100, reply_wait=Spread(1_000, 0.1)
+    )
     assert said(one("mailbox_size", observed)) == ("raise", 15_001, 16_000, "medium")
     assert said(one("reply_backlog", observed)) == ("keep", 16, 1000, "medium")
     assert one("mailbox_size", Observed()).verdict == "too few records"
@@ -146,8 +152,10 @@ def test_timeouts_outlast_the_tail() -> None:
     observed = Observed(times={"cast": Times(10_000, 12.0, 25.0)})
     found = one("default_send_timeout", observed)
     assert said(found) == ("raise", 36, 36, "high")
-    assert found.why == ("p99.9 of casts is 12 s, the longest took 25 s; no connection was lost in "
-                         "these records, which would take longer")
+    assert found.why == (
+        "p99.9 of casts is 12 s, the longest took 25 s; no connection was lost in "
+        "these records, which would take longer"
+    )
 
 
 def test_timeouts_outlast_a_change_of_the_bus() -> None:
@@ -192,10 +200,18 @@ def test_links_in_regular_use_stay() -> None:
     assert "less than twice the present value" in short.why
 
 
-@pytest.mark.parametrize(("value", "up", "down"), [
-    (122.0, 130.0, 120.0), (120.0, 120.0, 120.0), (1.2, 1.2, 1.2), (0.0234, 0.024, 0.023),
-    (7.0, 7.0, 7.0), (9999.0, 10000.0, 9900.0), (0.0, 0.0, 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "up", "down"),
+    [
+        (122.0, 130.0, 120.0),
+        (120.0, 120.0, 120.0),
+        (1.2, 1.2, 1.2),
+        (0.0234, 0.024, 0.023),
+        (7.0, 7.0, 7.0),
+        (9999.0, 10000.0, 9900.0),
+        (0.0, 0.0, 0.0),
+    ],
+)
 def test_two_digits_count(value: float, up: float, down: float) -> None:
     assert advice.rounded_up(value) == up
     assert advice.rounded_down(value) == down
@@ -204,18 +220,33 @@ def test_two_digits_count(value: float, up: float, down: float) -> None:
 def test_units_in_words() -> None:
     assert [advice.said(s) for s in (0.0000025, 0.0125, 1.5)] == ["2.5 us", "12.5 ms", "1.5 s"]
     assert [advice.said_bytes(b) for b in (12, 2048, 3 << 20, 5 << 30)] == [
-        "12 B", "2 KiB", "3 MiB", "5 GiB"]
+        "12 B",
+        "2 KiB",
+        "3 MiB",
+        "5 GiB",
+    ]
 
 
 def test_without_records_nothing_is_recommended() -> None:
     found = recommend(Observed())
     assert [a.option for a in found] == [
-        "rpc_server_credit", "notify_server_credit", "reply_link_credit", "session_window",
-        "mailbox_size", "reply_backlog", "default_send_timeout", "default_notify_timeout",
-        "default_reply_timeout", "[DEFAULT] rpc_response_timeout", "connect_timeout",
-        "idle_timeout", "default_sender_link_timeout"]
+        "rpc_server_credit",
+        "notify_server_credit",
+        "reply_link_credit",
+        "session_window",
+        "mailbox_size",
+        "reply_backlog",
+        "default_send_timeout",
+        "default_notify_timeout",
+        "default_reply_timeout",
+        "[DEFAULT] rpc_response_timeout",
+        "connect_timeout",
+        "idle_timeout",
+        "default_sender_link_timeout",
+    ]
     assert {(a.verdict, a.recommended, a.sure) for a in found} == {
-        ("too few records", None, "none")}
+        ("too few records", None, "none")
+    }
 
 
 def test_options_are_the_drivers() -> None:
@@ -227,10 +258,14 @@ def test_options_are_the_drivers() -> None:
 
 def test_values_of_a_configuration(tmp_path: Any) -> None:
     path = tmp_path / "nova.conf"
-    path.write_text("[DEFAULT]\nrpc_response_timeout = 120\nunknown = 1\n"
-                    "[oslo_messaging_amqp]\nrpc_server_credit = 300\n")
+    path.write_text(
+        "[DEFAULT]\nrpc_response_timeout = 120\nunknown = 1\n"
+        "[oslo_messaging_amqp]\nrpc_server_credit = 300\n"
+    )
     assert configured([str(path)]) == {
-        "rpc_server_credit": 300, "[DEFAULT] rpc_response_timeout": 120}
+        "rpc_server_credit": 300,
+        "[DEFAULT] rpc_response_timeout": 120,
+    }
     assert configured([]) == {}
     found = one("rpc_server_credit", Observed(), **{"rpc_server_credit": 300.0})
     assert (found.current, found.source) == (300, "configuration")

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Small literal frames."""
 
@@ -37,21 +27,42 @@ def raw(spark: Any, bodies: list[bytes | None]) -> Any:
     from amqp1_driver.pipeline.source.schema import RAW
 
     return spark.createDataFrame(
-        [(seq, "queue", f"amqp-{seq}", None if body is None else bytearray(body), None, None, 0,
-          None, RECEIVED) for seq, body in enumerate(bodies)], RAW)
+        [
+            (
+                seq,
+                "queue",
+                f"amqp-{seq}",
+                None if body is None else bytearray(body),
+                None,
+                None,
+                0,
+                None,
+                RECEIVED,
+            )
+            for seq, body in enumerate(bodies)
+        ],
+        RAW,
+    )
 
 
 def message(event_type: str, payload: Any, **fields: Any) -> dict[str, Any]:
     """A notification as oslo.messaging's notifier makes it."""
-    return {"message_id": "m-1", "publisher_id": "compute.host-1", "event_type": event_type,
-            "priority": "INFO", "timestamp": "2026-03-02 08:00:00.250000", "payload": payload,
-            **fields}
+    return {
+        "message_id": "m-1",
+        "publisher_id": "compute.host-1",
+        "event_type": event_type,
+        "priority": "INFO",
+        "timestamp": "2026-03-02 08:00:00.250000",
+        "payload": payload,
+        **fields,
+    }
 
 
 def wrapped(inner: Mapping[str, Any], **context: Any) -> bytes:
     """In the envelope of this driver."""
-    return json.dumps({"request": {"oslo.version": "2.0", "oslo.message": json.dumps(inner)},
-                       "context": context}).encode()
+    return json.dumps(
+        {"request": {"oslo.version": "2.0", "oslo.message": json.dumps(inner)}, "context": context}
+    ).encode()
 
 
 def silver(spark: Any, *rows: Mapping[str, Any]) -> Any:
@@ -64,7 +75,15 @@ def silver(spark: Any, *rows: Mapping[str, Any]) -> Any:
         event, _, phase = row["event"].rpartition(".")
         if phase not in ("start", "end", "error"):
             event, phase = row["event"], None
-        values = {"message_id": f"m-{number:03d}", "failed": phase == "error", **row, "time": time,
-                  "day": time.date(), "event": event, "phase": phase, "received_time": RECEIVED}
+        values = {
+            "message_id": f"m-{number:03d}",
+            "failed": phase == "error",
+            **row,
+            "time": time,
+            "day": time.date(),
+            "event": event,
+            "phase": phase,
+            "received_time": RECEIVED,
+        }
         made.append(tuple(values.get(name) for name in SILVER.fieldNames()))
     return spark.createDataFrame(made, SILVER)

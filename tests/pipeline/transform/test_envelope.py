@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Three envelopes, and everything that is none."""
 
@@ -37,13 +27,21 @@ def test_what_is_opened_and_what_is_not(spark: Any) -> None:
         # body, form, reason, request id
         (dump_request(GOOD, context, envelope=True), "amqp", None, "req-1"),  # the driver's own
         (dump_request(GOOD, context), "amqp", None, "req-1"),
-        (_rabbit({**GOOD, "_context_request_id": "req-2", "_unique_id": "1"}), "rabbit", None,
-         "req-2"),
+        (
+            _rabbit({**GOOD, "_context_request_id": "req-2", "_unique_id": "1"}),
+            "rabbit",
+            None,
+            "req-2",
+        ),
         (json.dumps({**GOOD, "_context_request_id": "req-3"}).encode(), "bare", None, "req-3"),
         (wrapped(GOOD), "amqp", None, None),
         (json.dumps(GOOD, indent=1).encode(), "bare", None, None),
-        (json.dumps({**GOOD, "event_type": "zeit.\u00fc"}, ensure_ascii=False).encode(), "bare",
-         None, None),
+        (
+            json.dumps({**GOOD, "event_type": "zeit.\u00fc"}, ensure_ascii=False).encode(),
+            "bare",
+            None,
+            None,
+        ),
         (json.dumps({**GOOD, "payload": [1, 2]}).encode(), "bare", None, None),
         # without an id of its own it has that of the AMQP message
         (json.dumps({**GOOD, "message_id": ""}).encode(), "bare", None, None),
@@ -65,18 +63,41 @@ def test_what_is_opened_and_what_is_not(spark: Any) -> None:
         (b'{"request": {"method": "ping", "args": {}}}', "amqp", "no event_type", None),
         (wrapped({**GOOD, "timestamp": None}), "amqp", "no timestamp", None),
         (wrapped({**GOOD, "timestamp": "yesterday"}), "amqp", "the timestamp is not a time", None),
-        (wrapped({**GOOD, "timestamp": "+12345-01-01 00:00:00"}), "amqp",
-         "the timestamp is not a time", None),
+        (
+            wrapped({**GOOD, "timestamp": "+12345-01-01 00:00:00"}),
+            "amqp",
+            "the timestamp is not a time",
+            None,
+        ),
         # received on the 10th of March: a clock may be a day ahead
         (wrapped({**GOOD, "timestamp": "2026-03-11 00:00:00"}), "amqp", None, None),
-        (wrapped({**GOOD, "timestamp": "2026-03-11 00:00:00.000001"}), "amqp",
-         "the timestamp is after the receipt", None),
-        (wrapped({**GOOD, "timestamp": "2009-12-31 23:59:59"}), "amqp",
-         "the timestamp is too early", None),
+        (
+            wrapped({**GOOD, "timestamp": "2026-03-11 00:00:00.000001"}),
+            "amqp",
+            "the timestamp is after the receipt",
+            None,
+        ),
+        (
+            wrapped({**GOOD, "timestamp": "2009-12-31 23:59:59"}),
+            "amqp",
+            "the timestamp is too early",
+            None,
+        ),
     ]
-    found = envelope.opened(raw(spark, [case[0] for case in cases])).orderBy("seq").select(
-        "form", "reason", "n_request_id", "n_message_id", "n_tenant_id", "n_user_id",
-        "n_event_type").collect()
+    found = (
+        envelope.opened(raw(spark, [case[0] for case in cases]))
+        .orderBy("seq")
+        .select(
+            "form",
+            "reason",
+            "n_request_id",
+            "n_message_id",
+            "n_tenant_id",
+            "n_user_id",
+            "n_event_type",
+        )
+        .collect()
+    )
     assert [tuple(row)[:3] for row in found] == [case[1:] for case in cases]
     assert tuple(found[0])[3:6] == ("m-1", "tenant", "user")
     assert found[6].n_event_type == "zeit.\u00fc"

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """From when to when a resource was there; usage of it; and what the audit says to that."""
 
@@ -25,8 +15,13 @@ LARGE = {"vcpus": 4, "memory_mb": 4096, "disk_gb": 40, "flavor": "large", "tenan
 
 
 def _instance(time: str, action: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"time": time, "event": f"compute.instance.{action}", "kind": "instance",
-            "resource_id": name, **more}
+    return {
+        "time": time,
+        "event": f"compute.instance.{action}",
+        "kind": "instance",
+        "resource_id": name,
+        **more,
+    }
 
 
 def test_lifetimes(spark: Any) -> None:
@@ -58,17 +53,48 @@ def test_lifetimes(spark: Any) -> None:
         # after the window
         _instance("05 01:00:00", "create.end", "k", **SMALL),
     )
-    before = spark.createDataFrame([
-        (at("02 00:00:00").date(), "instance", "i", "t", None, "small", 1, 1024, 10, None,
-         at("02 20:00:00"), at("03 00:00:00"), True),
-        (at("02 00:00:00").date(), "instance", "j", "t", None, "small", 1, 1024, 10, None,
-         at("02 20:00:00"), at("02 21:00:00"), False),
-    ], LIFETIMES)
+    before = spark.createDataFrame(
+        [
+            (
+                at("02 00:00:00").date(),
+                "instance",
+                "i",
+                "t",
+                None,
+                "small",
+                1,
+                1024,
+                10,
+                None,
+                at("02 20:00:00"),
+                at("03 00:00:00"),
+                True,
+            ),
+            (
+                at("02 00:00:00").date(),
+                "instance",
+                "j",
+                "t",
+                None,
+                "small",
+                1,
+                1024,
+                10,
+                None,
+                at("02 20:00:00"),
+                at("02 21:00:00"),
+                False,
+            ),
+        ],
+        LIFETIMES,
+    )
     made = changes(rows).unionByName(carried(before, datetime.date(2026, 3, 3)))
     frame = lifetimes(made, UNTIL)
     assert frame.schema.fieldNames() == LIFETIMES.fieldNames()
-    assert sorted((row.resource_id, row.begin, row.end, row.vcpus, row.open, str(row.day)[8:])
-                  for row in frame.collect()) == [
+    assert sorted(
+        (row.resource_id, row.begin, row.end, row.vcpus, row.open, str(row.day)[8:])
+        for row in frame.collect()
+    ) == [
         ("a", plain("02 22:00:00"), plain("03 00:00:00"), 1, True, "02"),
         ("a", plain("03 00:00:00"), plain("03 06:00:00"), 1, False, "03"),
         ("a", plain("03 06:00:00"), plain("04 00:00:00"), 1, True, "03"),
@@ -87,8 +113,22 @@ def test_usage_of_large_clouds_does_not_overflow(spark: Any) -> None:
     from amqp1_driver.pipeline.transform.usage import usage
 
     whole = (at("02 00:00:00"), at("03 00:00:00"), True)
-    rows = [(whole[0].date(), "instance", f"i{n}", "t", None, "f", 2_000_000_000, 2**60, None,
-             None, *whole) for n in range(2)]
+    rows = [
+        (
+            whole[0].date(),
+            "instance",
+            f"i{n}",
+            "t",
+            None,
+            "f",
+            2_000_000_000,
+            2**60,
+            None,
+            None,
+            *whole,
+        )
+        for n in range(2)
+    ]
     rows.append((whole[0].date(), "volume", "v", None, None, None, None, None, None, 7, *whole))
     found = usage(spark.createDataFrame(rows, LIFETIMES)).orderBy("tenant_id").collect()
     assert [tuple(row)[1:] for row in found] == [
@@ -104,43 +144,81 @@ def test_audit(spark: Any) -> None:
     day = {"audit_begin": at("02 00:00:00"), "audit_end": at("03 00:00:00")}
     part = {**day, "audit_end": at("02 10:00:00")}
 
-    def told(name: str, size: dict[str, Any] = SMALL, period: Any = day,
-             time: str = "03 00:00:10", **more: Any) -> dict[str, Any]:
-        return {"time": time, "event": "compute.instance.exists", "kind": "instance",
-                "resource_id": name, **size, **period, **more}
+    def told(
+        name: str,
+        size: dict[str, Any] = SMALL,
+        period: Any = day,
+        time: str = "03 00:00:10",
+        **more: Any,
+    ) -> dict[str, Any]:
+        return {
+            "time": time,
+            "event": "compute.instance.exists",
+            "kind": "instance",
+            "resource_id": name,
+            **size,
+            **period,
+            **more,
+        }
 
     def seen(name: str, begin: str, end: str, size: dict[str, Any] = SMALL) -> tuple[Any, ...]:
         until = at(end)
-        return (at(begin).date(), "instance", name, size["tenant_id"], "h", size["flavor"],
-                size["vcpus"], size["memory_mb"], size["disk_gb"], None, at(begin), until,
-                until == at("03 00:00:00"))
+        return (
+            at(begin).date(),
+            "instance",
+            name,
+            size["tenant_id"],
+            "h",
+            size["flavor"],
+            size["vcpus"],
+            size["memory_mb"],
+            size["disk_gb"],
+            None,
+            at(begin),
+            until,
+            until == at("03 00:00:00"),
+        )
 
     exists = silver(
         spark,
         told("running"),
-        told("other-size", {**LARGE, "disk_gb": 10}), told("other-tenant", {**SMALL,
-                                                                        "tenant_id": "u"}),
+        told("other-size", {**LARGE, "disk_gb": 10}),
+        told("other-tenant", {**SMALL, "tenant_id": "u"}),
         told("deleted", deleted_at=at("02 09:00:00")),
         told("deleted-later", deleted_at=at("03 00:00:05")),
-        told("never-ended", deleted_at=at("02 09:00:00")), told("never-told"),
+        told("never-ended", deleted_at=at("02 09:00:00")),
+        told("never-told"),
         # told at its resize, with the old size, and at the end of the period
-        told("twice", period=part, time="02 10:00:00"), told("twice", LARGE),
+        told("twice", period=part, time="02 10:00:00"),
+        told("twice", LARGE),
         # an offloaded one is told of, and not there
         told("offloaded", state="shelved_offloaded"),
         told("offloaded-before", state="shelved_offloaded"),
         told("unknown"),
     )
-    observed = spark.createDataFrame([
-        *(seen(name, "02 08:00:00", "03 00:00:00") for name in
-          ("running", "other-size", "other-tenant", "deleted-later", "never-ended", "untold")),
-        seen("deleted", "02 08:00:00", "02 09:00:00"),
-        seen("never-told", "02 08:00:00", "02 09:00:00"),
-        seen("twice", "02 08:00:00", "02 10:00:00"),
-        seen("twice", "02 10:00:00", "03 00:00:00", LARGE),
-        seen("offloaded", "02 08:00:00", "02 09:00:00"),
-        # not in the period
-        seen("after", "03 00:00:00", "03 01:00:00"),
-    ], LIFETIMES)
+    observed = spark.createDataFrame(
+        [
+            *(
+                seen(name, "02 08:00:00", "03 00:00:00")
+                for name in (
+                    "running",
+                    "other-size",
+                    "other-tenant",
+                    "deleted-later",
+                    "never-ended",
+                    "untold",
+                )
+            ),
+            seen("deleted", "02 08:00:00", "02 09:00:00"),
+            seen("never-told", "02 08:00:00", "02 09:00:00"),
+            seen("twice", "02 08:00:00", "02 10:00:00"),
+            seen("twice", "02 10:00:00", "03 00:00:00", LARGE),
+            seen("offloaded", "02 08:00:00", "02 09:00:00"),
+            # not in the period
+            seen("after", "03 00:00:00", "03 01:00:00"),
+        ],
+        LIFETIMES,
+    )
     found = audit(exists, observed).collect()
     assert {str(row.day) for row in found} == {"2026-03-02"}
     assert {row.audit_end for row in found} == {plain("03 00:00:00")}

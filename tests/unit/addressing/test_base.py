@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Destinations and the configuration of addresses."""
 
@@ -24,12 +14,16 @@ from .strategies import config, notify, rpc
 
 def test_services():
     assert [(s.name, s.value) for s in Service] == [
-        ("RPC", "rpc"), ("NOTIFY", "notify"), ("NODE", "node")]
+        ("RPC", "rpc"),
+        ("NOTIFY", "notify"),
+        ("NODE", "node"),
+    ]
 
 
 def test_a_node_has_neither_server_nor_fanout():
     assert Destination(Service.NODE, None, "/queues/q", "s", True) == Destination(
-        Service.NODE, "", "/queues/q")
+        Service.NODE, "", "/queues/q"
+    )
 
 
 def test_destinations_that_mean_the_same_are_equal():

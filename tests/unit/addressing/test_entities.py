@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """What has to exist on Azure Service Bus, from a list of topics."""
@@ -37,36 +27,45 @@ def test_rpc_needs_a_queue_for_replies_and_for_any_and_each_server_and_a_topic_f
         "queue openstack--rpc--any--nova--compute",
         "queue openstack--rpc--one--nova--compute--h2",
         "subscription openstack--rpc--all--nova--compute/Subscriptions/h1",
-        "subscription openstack--rpc--all--nova--compute/Subscriptions/h2"]
+        "subscription openstack--rpc--all--nova--compute/Subscriptions/h2",
+    ]
 
 
 def test_rpc_without_servers_and_twice():
     use = Use(Service.RPC, "x", "t")
     assert names(use, use) == [
-        "queue openstack--reply (with sessions)", "topic openstack--rpc--all--x--t",
+        "queue openstack--reply (with sessions)",
+        "topic openstack--rpc--all--x--t",
         "queue openstack--rpc--any--x--t",
-        "subscription openstack--rpc--all--x--t/Subscriptions/default"]
+        "subscription openstack--rpc--all--x--t/Subscriptions/default",
+    ]
 
 
 def test_each_process_of_a_server_needs_a_subscription():
     assert names(Use(Service.RPC, "x", "t", ("h1",), workers=3))[-3:] == [
         "subscription openstack--rpc--all--x--t/Subscriptions/h1",
         "subscription openstack--rpc--all--x--t/Subscriptions/h1--2",
-        "subscription openstack--rpc--all--x--t/Subscriptions/h1--3"]
+        "subscription openstack--rpc--all--x--t/Subscriptions/h1--3",
+    ]
 
 
 def test_notifications_need_a_topic_and_a_subscription_for_each_pool_and_for_none():
     assert names(Use(Service.NOTIFY, "nova", "n.info", ("audit",))) == [
         "topic openstack--notify--nova--n.info",
         "subscription openstack--notify--nova--n.info/Subscriptions/default",
-        "subscription openstack--notify--nova--n.info/Subscriptions/audit"]
+        "subscription openstack--notify--nova--n.info/Subscriptions/audit",
+    ]
 
 
-@pytest.mark.parametrize(("text", "use"), [
-    ("nova/compute", Use(Service.RPC, "nova", "compute")),
-    ("nova/compute/", Use(Service.RPC, "nova", "compute")),
-    ("nova/compute/h1,h2", Use(Service.RPC, "nova", "compute", ("h1", "h2"))),
-    ("nova/compute/h1/x", Use(Service.RPC, "nova", "compute", ("h1/x",)))])
+@pytest.mark.parametrize(
+    ("text", "use"),
+    [
+        ("nova/compute", Use(Service.RPC, "nova", "compute")),
+        ("nova/compute/", Use(Service.RPC, "nova", "compute")),
+        ("nova/compute/h1,h2", Use(Service.RPC, "nova", "compute", ("h1", "h2"))),
+        ("nova/compute/h1/x", Use(Service.RPC, "nova", "compute", ("h1/x",))),
+    ],
+)
 def test_uses_are_written_as_paths(text, use):
     assert parse(Service.RPC, text) == use
 
@@ -78,12 +77,18 @@ def test_what_is_no_use(text):
 
 
 def test_commands_of_azures_cli():
-    assert az_commands([
-        Entity("queue", "r", sessions=True), Entity("queue", "q"), Entity("topic", "t"),
-        Entity("subscription", "t/Subscriptions/s")]) == [
+    assert az_commands(
+        [
+            Entity("queue", "r", sessions=True),
+            Entity("queue", "q"),
+            Entity("topic", "t"),
+            Entity("subscription", "t/Subscriptions/s"),
+        ]
+    ) == [
         f"az servicebus queue create {PLACE} --name r --enable-session true "
         "--lock-duration PT5M --default-message-time-to-live PT10M",
         f"az servicebus queue create {PLACE} --name q --lock-duration PT1M",
         f"az servicebus topic create {PLACE} --name t",
         f"az servicebus topic subscription create {PLACE} --topic-name t --name s "
-        "--lock-duration PT1M"]
+        "--lock-duration PT1M",
+    ]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Which bus is at the other end, and how it is treated.
 
@@ -27,10 +17,16 @@ from amqp1_driver.addressing import (
     Peer,
     ReplyKind,
     Service,
-    choose,
     make_addresser,
+    profile_for,
 )
-from amqp1_driver.addressing.peer import DeclareBy, foretold, raw_node, reply_source, reply_target
+from amqp1_driver.addressing.peer import (
+    DeclareBy,
+    forced_profile,
+    raw_node,
+    reply_source,
+    reply_target,
+)
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config
@@ -65,9 +61,9 @@ def test_from_open(properties, offered, expected):
 
 
 def test_from_open_with_frame_size_and_container():
-    found = Peer.from_open({"product": "p"}, (), max_frame=16384, container="c")
-    assert (found.max_frame, found.container) == (16384, "c")
-    assert (peer("p").max_frame, peer("p").container) == (None, "")
+    found = Peer.from_open({"product": "p"}, (), container="c")
+    assert found.container == "c"
+    assert peer("p").container == ""
 
 
 @pytest.mark.parametrize(
@@ -101,7 +97,7 @@ values = st.none() | st.text() | st.binary() | st.integers() | st.lists(st.text(
     st.sampled_from(["dynamic", "legacy", "routable", "rabbitmq"]),
 )
 def test_any_open_leads_to_an_addresser(properties, offered, mode):
-    profile = choose(Peer.from_open(properties, offered), mode)
+    profile = profile_for(Peer.from_open(properties, offered), mode)
     addresser = make_addresser(profile, config())
     assert addresser.target(Destination(Service.RPC, "x", "t")).address
 
@@ -110,7 +106,7 @@ def test_any_open_leads_to_an_addresser(properties, offered, mode):
     "product", ["qpid-dispatch-router", "skupper-router", "amqp1-bus-router", "Skupper-Router"]
 )
 def test_routers(product):
-    profile = choose(peer(product, "1.19.0"))
+    profile = profile_for(peer(product, "1.19.0"))
     assert profile.addressing == "routable"
     assert profile.reply is ReplyKind.DYNAMIC
     assert (profile.anonymous, profile.anonymous_replies) == (False, True)
@@ -135,7 +131,7 @@ def test_routers(product):
     ],
 )
 def test_rabbitmq(version, reply, session_per_receiver):
-    assert choose(peer("RabbitMQ", version)) == BusProfile(
+    assert profile_for(peer("RabbitMQ", version)) == BusProfile(
         name="RabbitMQ",
         addressing="rabbitmq",
         anonymous=True,
@@ -143,24 +139,23 @@ def test_rabbitmq(version, reply, session_per_receiver):
         reply=reply,
         provision=True,
         session_per_receiver=session_per_receiver,
-        own_links=not session_per_receiver,
-        redeclare=True,
+        released_in_doubt=True,
         max_sessions=64,
         pools=True,
         durable=True,
         stores=True,
-        echoes=True,
+        answers_echo=True,
         vhost_prefix="vhost:",
     )
 
 
 @pytest.mark.parametrize("product", ["qpid-dispatch-router", "skupper-router", "amqp1-bus-router"])
 def test_a_router_never_owns_a_message(product):
-    assert not choose(peer(product, "1.0")).stores
+    assert not profile_for(peer(product, "1.0")).stores
 
 
 def test_qpidd():
-    profile = choose(peer("qpid-cpp", "1.40.0"))
+    profile = profile_for(peer("qpid-cpp", "1.40.0"))
     assert profile.addressing == "legacy"
     # it accepts, and drops, what is sent to unknown nodes without a link of their own
     assert (profile.anonymous, profile.anonymous_replies) == (False, True)
@@ -170,7 +165,7 @@ def test_qpidd():
 
 # Observed on Artemis 2.40.0 and Broker-J 9.2.1.
 def test_artemis():
-    assert choose(peer("apache-activemq-artemis", "2.40.0")) == BusProfile(
+    assert profile_for(peer("apache-activemq-artemis", "2.40.0")) == BusProfile(
         name="ActiveMQ Artemis",
         addressing="artemis",
         anonymous=False,
@@ -184,7 +179,7 @@ def test_artemis():
 
 
 def test_broker_j():
-    assert choose(peer("Apache Qpid Broker-J Core", "9.2.1")) == BusProfile(
+    assert profile_for(peer("Apache Qpid Broker-J Core", "9.2.1")) == BusProfile(
         name="Qpid Broker-J",
         addressing="brokerj",
         anonymous=False,
@@ -192,7 +187,8 @@ def test_broker_j():
         reply=ReplyKind.DYNAMIC,
         provision=True,
         declares=DeclareBy.QPID,
-        outcomes=True, keeps_window=False,
+        needs_outcomes=True,
+        window_per_frame=False,
         max_sessions=256,
         pools=True,
         durable=True,
@@ -207,35 +203,35 @@ def test_broker_j():
     ],
 )
 def test_addressers_of_java_brokers(product, address):
-    addresser = make_addresser(choose(peer(product)), config())
+    addresser = make_addresser(profile_for(peer(product)), config())
     assert addresser.target(Destination(Service.RPC, "x", "t")).address == address
     notes = Destination(Service.NOTIFY, "x", "t")
     assert len(addresser.sources(notes, pool="p", unique="u")) == 1
 
 
 def test_embedded_broker():
-    profile = choose(peer("amqp1-bus-broker", "1.0"))
+    profile = profile_for(peer("amqp1-bus-broker", "1.0"))
     assert (profile.addressing, profile.pools, profile.anonymous) == ("legacy", True, False)
 
 
 @pytest.mark.parametrize("product", ["", "something-else"])
 def test_unknown_bus(product):
-    profile = choose(peer(product, "2.0", []))
-    assert (profile.addressing, profile.reply) == ("legacy", ReplyKind.DYNAMIC)
+    profile = profile_for(peer(product, "2.0", []))
+    assert (profile.addressing, profile.reply) == ("routable", ReplyKind.DYNAMIC)
     assert (profile.anonymous, profile.anonymous_replies) == (False, False)
     assert (profile.provision, profile.pools) == (False, False)
-    assert choose(peer(product, "2.0")).anonymous_replies is True
+    assert profile_for(peer(product, "2.0")).anonymous_replies is True
 
 
 def test_without_anonymous_relay_nothing_is_sent_that_way():
-    profile = choose(peer("RabbitMQ", "4.3.6", ["LINK_PAIR_V1_0"]))
+    profile = profile_for(peer("RabbitMQ", "4.3.6", ["LINK_PAIR_V1_0"]))
     assert (profile.anonymous, profile.anonymous_replies) == (False, False)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "routable", "rabbitmq"])
 def test_a_forced_mode_changes_the_syntax_only(mode):
-    natural = choose(peer("RabbitMQ", "4.1.0"))
-    forced = choose(peer("RabbitMQ", "4.1.0"), mode)
+    natural = profile_for(peer("RabbitMQ", "4.1.0"))
+    forced = profile_for(peer("RabbitMQ", "4.1.0"), mode)
     assert forced.addressing == mode
     assert forced.pools is (mode == "rabbitmq")
     assert (forced.reply, forced.provision, forced.anonymous) == (
@@ -256,13 +252,13 @@ def test_a_forced_mode_changes_the_syntax_only(mode):
     ],
 )
 def test_addresser(mode, address):
-    addresser = make_addresser(choose(peer("skupper-router"), mode), config())
+    addresser = make_addresser(profile_for(peer("skupper-router"), mode), config())
     assert addresser.target(Destination(Service.RPC, "x", "t")).address == address
 
 
 @pytest.mark.parametrize("mode", ["dynamic", "legacy", "rabbitmq"])
 def test_unsupported_pools_name_the_bus(mode):
-    addresser = make_addresser(choose(peer("skupper-router", "3.4.2"), mode), config())
+    addresser = make_addresser(profile_for(peer("skupper-router", "3.4.2"), mode), config())
     with pytest.raises(UnsupportedFeature, match="skupper-router"):
         addresser.sources(Destination(Service.NOTIFY, "x", "t"), pool="p", unique="u")
 
@@ -273,18 +269,20 @@ def test_unknown_syntax():
 
 
 def test_service_bus_is_chosen_by_mode_alone():
-    profile = choose(peer("RabbitMQ", "4.3.6"), "servicebus")
-    assert profile is foretold("servicebus")
+    profile = profile_for(peer("RabbitMQ", "4.3.6"), "servicebus")
+    assert profile is forced_profile("servicebus")
     assert (profile.addressing, profile.reply) == ("servicebus", ReplyKind.SESSION)
     assert (profile.anonymous, profile.anonymous_replies, profile.provision) == (False,) * 3
-    assert (profile.premade, profile.claims, profile.locks, profile.one_session) == (True,) * 4
-    assert (profile.pools, profile.stores, profile.abandons) == (True, True, True)
-    assert foretold("dynamic") is None
+    assert (profile.predeclared, profile.needs_tokens, profile.locks, profile.one_session) == (
+        True,
+    ) * 4
+    assert (profile.pools, profile.stores, profile.marks_returned_as_failed) == (True, True, True)
+    assert forced_profile("dynamic") is None
 
 
 def test_where_replies_are_read():
     def source(mode, product="", version="1.0"):
-        profile = choose(peer(product, version), mode)
+        profile = profile_for(peer(product, version), mode)
         return reply_source(profile, make_addresser(profile, config()), "u-1", 2)
 
     assert source("dynamic", "skupper-router") == (None, None)
@@ -295,18 +293,21 @@ def test_where_replies_are_read():
 
 
 def test_where_replies_go():
-    assert reply_target(choose(peer("qpid-cpp")), "a#b").address == "a#b"
-    node = reply_target(choose(peer(""), "servicebus"), "openstack--reply#u-1")
+    assert reply_target(profile_for(peer("qpid-cpp")), "a#b").address == "a#b"
+    node = reply_target(profile_for(peer(""), "servicebus"), "openstack--reply#u-1")
     assert node.address == "openstack--reply"
     assert [str(entity) for entity in node.declare] == ["queue openstack--reply (with sessions)"]
-    assert [str(e) for e in reply_target(choose(peer(""), "servicebus"), "q").declare] == [
-        "queue q"]
+    assert [str(e) for e in reply_target(profile_for(peer(""), "servicebus"), "q").declare] == [
+        "queue q"
+    ]
 
 
 def test_a_node_by_its_own_address_is_not_touched():
-    assert raw_node(choose(peer("RabbitMQ", "4.3.0")), "/queues/a%2Fb") == Node("/queues/a%2Fb")
-    assert raw_node(choose(peer("skupper-router")), "x/y") == Node("x/y")
+    assert raw_node(profile_for(peer("RabbitMQ", "4.3.0")), "/queues/a%2Fb") == Node(
+        "/queues/a%2Fb"
+    )
+    assert raw_node(profile_for(peer("skupper-router")), "x/y") == Node("x/y")
 
 
 def test_a_node_on_service_bus_wants_a_token():
-    assert raw_node(foretold("servicebus"), "q") == Node("q", (Entity("queue", "q"),))
+    assert raw_node(forced_profile("servicebus"), "q") == Node("q", (Entity("queue", "q"),))

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """RabbitMQ: names of queues and exchanges, their declarations, addresses v2."""
 
@@ -29,11 +19,7 @@ CLASSIC = ("x-queue-type", "classic")
 
 
 def expiring(name):
-    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)), False)
-
-
-def passing(name):
-    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)), True)
+    return Queue(name, True, False, False, (CLASSIC, ("x-expires", 60000)))
 
 
 def lasting(name):
@@ -43,7 +29,7 @@ def lasting(name):
 def test_target_any_one():
     assert PLAIN.target(rpc("nova", "compute")) == Node(
         "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
-        (passing("openstack:rpc:anycast:nova:compute"),),
+        (expiring("openstack:rpc:anycast:nova:compute"),),
     )
 
 
@@ -77,11 +63,11 @@ def test_sources_of_a_server():
     assert PLAIN.sources(rpc("nova", "compute", "h1"), pool=None, unique="u-1") == (
         Node(
             "/queues/openstack%3Arpc%3Aunicast%3Anova%3Acompute%3Ah1",
-            (passing("openstack:rpc:unicast:nova:compute:h1"),),
+            (expiring("openstack:rpc:unicast:nova:compute:h1"),),
         ),
         Node(
             "/queues/openstack%3Arpc%3Aanycast%3Anova%3Acompute",
-            (passing("openstack:rpc:anycast:nova:compute"),),
+            (expiring("openstack:rpc:anycast:nova:compute"),),
         ),
         Node(
             "/queues/openstack%3Arpc%3Amulticast%3Anova%3Acompute%3Au-1",
@@ -90,9 +76,8 @@ def test_sources_of_a_server():
                     "openstack:rpc:multicast:nova:compute:u-1",
                     False,
                     True,
-                    False,
-                    (CLASSIC,),
                     True,
+                    (CLASSIC,),
                 ),
                 Binding(
                     "amq.direct",
@@ -193,7 +178,7 @@ def test_virtual_host_in_front():
 def test_queue_for_replies():
     assert reply_node("host:12:a") == Node(
         "/queues/openstack%3Areply%3Ahost%253A12%253Aa",
-        (Queue("openstack:reply:host%3A12%3Aa", False, True, False, (CLASSIC,), True),),
+        (Queue("openstack:reply:host%3A12%3Aa", False, True, False, (CLASSIC,)),),
     )
 
 
@@ -294,10 +279,11 @@ def test_only_queues_that_several_read_have_a_priority():
     assert [node.properties for node in nodes] == [(), (("rabbitmq:priority", 5),), ()]
 
 
-def test_queues_that_are_left_to_expire():
-    addresser = RabbitmqAddresser(config(delete_unused_queues=False))
+@pytest.mark.parametrize("delete", [True, False])
+def test_no_queue_is_deleted_by_a_server_that_stops(delete):
+    addresser = RabbitmqAddresser(config(delete_unused_queues=delete))
     nodes = addresser.sources(rpc("x", "t", "s"), pool=None, unique="u")
-    assert [node.declare[0].temporary for node in nodes] == [False, False, True]
+    assert [node.declare[0].temporary for node in nodes] == [False, False, False]
 
 
 def test_another_exchange():

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Azure Service Bus: names of queues, topics and subscriptions."""
@@ -48,42 +38,51 @@ def subscription(name):
 def test_targets():
     assert PLAIN.target(rpc("nova", "compute")) == queue("openstack--rpc--any--nova--compute")
     assert PLAIN.target(rpc("nova", "compute", "h1.a.org")) == queue(
-        "openstack--rpc--one--nova--compute--h1.a.org")
+        "openstack--rpc--one--nova--compute--h1.a.org"
+    )
     assert PLAIN.target(rpc("nova", "compute", fanout=True)) == topic(
-        "openstack--rpc--all--nova--compute")
+        "openstack--rpc--all--nova--compute"
+    )
     assert PLAIN.target(notify("nova", "events.info")) == topic(
-        "openstack--notify--nova--events.info")
+        "openstack--notify--nova--events.info"
+    )
 
 
 def test_sources_of_a_server():
     assert PLAIN.sources(rpc("nova", "compute", "h1"), pool=None, unique="u") == (
         queue("openstack--rpc--one--nova--compute--h1"),
         queue("openstack--rpc--any--nova--compute"),
-        subscription("openstack--rpc--all--nova--compute/Subscriptions/h1"))
+        subscription("openstack--rpc--all--nova--compute/Subscriptions/h1"),
+    )
 
 
 def test_sources_without_a_server():
     assert PLAIN.sources(rpc(None, "t"), pool=None, unique="u") == (
         queue("openstack--rpc--any--rpc--t"),
-        subscription("openstack--rpc--all--rpc--t/Subscriptions/default"))
+        subscription("openstack--rpc--all--rpc--t/Subscriptions/default"),
+    )
 
 
 def test_each_process_of_a_server_has_a_subscription_of_its_own():
     assert PLAIN.sources(rpc("nova", "compute", "h1"), pool="2", unique="u") == (
         queue("openstack--rpc--one--nova--compute--h1"),
         queue("openstack--rpc--any--nova--compute"),
-        subscription("openstack--rpc--all--nova--compute/Subscriptions/h1--2"))
+        subscription("openstack--rpc--all--nova--compute/Subscriptions/h1--2"),
+    )
 
 
 @pytest.mark.parametrize(("pool", "name"), [(None, "default"), ("", "default"), ("p", "p")])
 def test_sources_of_notifications(pool, name):
     assert PLAIN.sources(notify("nova", "e.info"), pool=pool, unique="u") == (
-        subscription(f"openstack--notify--nova--e.info/Subscriptions/{name}"),)
+        subscription(f"openstack--notify--nova--e.info/Subscriptions/{name}"),
+    )
 
 
 def test_replies_are_in_sessions_of_one_queue():
     assert PLAIN.reply("u-1") == (
-        Node("openstack--reply", (Entity("queue", "openstack--reply", sessions=True),)), "u-1")
+        Node("openstack--reply", (Entity("queue", "openstack--reply", sessions=True),)),
+        "u-1",
+    )
 
 
 def test_a_virtual_host_comes_first():
@@ -98,11 +97,25 @@ def test_a_reply_address_is_split():
     assert split_reply("queue") == ("queue", None)
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("l3_agent", "l3_agent"), ("cinder-volume", "cinder-volume"), ("a.b.c", "a.b.c"),
-    ("h@lvm#p", "h__40lvm__23p"), ("Nova", "__4eova"), ("é", "__c3__a9"), ("a/b", "a__2fb"),
-    ("a--b", "a__2d-b"), ("-a-", "__2da__2d"), (".a.", "__2ea__2e"), ("a_", "a__5f"),
-    ("a__b", "a__5f_b"), ("a_@", "a__5f__40"), ("", "")])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("l3_agent", "l3_agent"),
+        ("cinder-volume", "cinder-volume"),
+        ("a.b.c", "a.b.c"),
+        ("h@lvm#p", "h__40lvm__23p"),
+        ("Nova", "__4eova"),
+        ("é", "__c3__a9"),
+        ("a/b", "a__2fb"),
+        ("a--b", "a__2d-b"),
+        ("-a-", "__2da__2d"),
+        (".a.", "__2ea__2e"),
+        ("a_", "a__5f"),
+        ("a__b", "a__5f_b"),
+        ("a_@", "a__5f__40"),
+        ("", ""),
+    ],
+)
 def test_characters_that_names_may_not_have(name, expected):
     assert escape(name) == expected
 
@@ -137,15 +150,20 @@ def test_names_are_valid(dest, vhost, pool):
     for node in nodes:
         path, _, name = node.address.partition("/Subscriptions/")
         assert ENTITY.fullmatch(path) and len(path) <= 260
-        assert not name or (re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", name, re.ASCII)
-                            and len(name) <= 50)
+        assert not name or (
+            re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", name, re.ASCII) and len(name) <= 50
+        )
 
 
 @given(destinations(ANY_NAME), destinations(ANY_NAME))
 def test_different_destinations_have_different_targets(one, other):
     if PLAIN.config.exchange_of(one) == PLAIN.config.exchange_of(other):
         same = (one.service, one.topic, one.server, one.fanout) == (
-            other.service, other.topic, other.server, other.fanout)
+            other.service,
+            other.topic,
+            other.server,
+            other.fanout,
+        )
         assert (PLAIN.target(one) == PLAIN.target(other)) == same
     else:
         assert PLAIN.target(one) != PLAIN.target(other)
@@ -160,7 +178,8 @@ def test_different_names_stay_different_and_case_does_not_matter(one, other):
 def test_what_is_missing_in_words():
     one = Entity("queue", "q", sessions=True)
     assert missing([one, Entity("topic", "t")]) == (
-        "entities are missing on Azure Service Bus: queue q (with sessions), topic t")
+        "entities are missing on Azure Service Bus: queue q (with sessions), topic t"
+    )
     assert missing([one], [Entity("queue", "r")]) == (
-        "entities are missing on Azure Service Bus: queue q (with sessions) "
-        "(also needed: queue r)")
+        "entities are missing on Azure Service Bus: queue q (with sessions) (also needed: queue r)"
+    )

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Messages that are written. All expected bytes are by hand from AMQP 1.0 section 3.2."""
 
@@ -84,9 +74,11 @@ def test_a_large_body_is_not_copied():
 def test_a_long_message_id_takes_the_long_form():
     message = Template("q.t", "r").request("i" * 256, b"{}")
     assert message == (
-        h("00 53 73 d0 00000113 00000005 b1 00000100") + b"i" * 256
-        + h("40 a1 03 712e74 40 a1 01 72") + BODY
-    )  # fmt: skip
+        h("00 53 73 d0 00000113 00000005 b1 00000100")
+        + b"i" * 256
+        + h("40 a1 03 712e74 40 a1 01 72")
+        + BODY
+    )
 
 
 def test_a_compressed_request_is_binary_and_says_so():
@@ -97,8 +89,9 @@ def test_a_compressed_request_is_binary_and_says_so():
     )
     assert Template("q.t", None).request("id-1", b"x" * 256, gzip=True) == (
         h("00 53 73 d0 0000001a 00000008 a1 04 69642d31 40 a1 03 712e74 40 40")
-        + h("40 40 a3 04 677a6970 00 53 77 b0 00000100") + b"x" * 256
-    )  # fmt: skip
+        + h("40 40 a3 04 677a6970 00 53 77 b0 00000100")
+        + b"x" * 256
+    )
 
 
 REPLY_PROPERTIES = h("00 53 73 d0 0000000d 00000006 40 40 a1 01 72 40 40 53 07")
@@ -117,9 +110,10 @@ def test_a_reply_may_have_a_time_to_live_and_be_compressed():
 
 
 def test_a_reply_may_have_a_group():
-    assert encode_reply("r", h("53 07"), b"{}", group="g") == h(
-        "00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 67"
-    ) + BODY
+    assert (
+        encode_reply("r", h("53 07"), b"{}", group="g")
+        == h("00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 67") + BODY
+    )
     assert encode_reply("r", h("40"), b"\x1f\x8b", gzip=True, group="g") == h(
         "00 53 73 d0 00000018 0000000b 40 40 a1 01 72 40 40 40 40 a3 04 677a6970 40 40 a1 01 67"
         "00 53 77 a0 02 1f8b"
@@ -128,8 +122,7 @@ def test_a_reply_may_have_a_group():
 
 def test_a_heartbeat_may_have_a_group():
     assert encode_heartbeat("r", h("53 07"), 0, "g") == h(
-        "00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 67"
-        "00 53 77 40"
+        "00 53 73 d0 00000014 0000000b 40 40 a1 01 72 40 40 53 07 40 40 40 40 a1 01 6700 53 77 40"
     )
 
 
@@ -186,14 +179,19 @@ def test_correlation_id_and_content_type_are_the_sixth_and_seventh_property():
 
 def test_data_with_an_id_and_an_address_only():
     assert encode_data(b"\x00\xff", message_id="i", to="q") == h(
-        "00 53 73 c0 08 03 a1 01 69 40 a1 01 71"
-        "00 53 75 a0 02 00ff"
+        "00 53 73 c0 08 03 a1 01 69 40 a1 01 7100 53 75 a0 02 00ff"
     )
 
 
 def test_data_with_all_that_may_go_along():
-    assert encode_data(b"", message_id="i", to="q", content_type="a/b",
-                       application_properties={"k": "v"}, durable=True) == h(
+    assert encode_data(
+        b"",
+        message_id="i",
+        to="q",
+        content_type="a/b",
+        application_properties={"k": "v"},
+        durable=True,
+    ) == h(
         "00 53 70 c0 02 01 41"
         "00 53 73 c0 10 07 a1 01 69 40 a1 01 71 40 40 40 a3 03 612f62"
         "00 53 74 c1 07 02 a1 01 6b a1 01 76"
@@ -203,8 +201,7 @@ def test_data_with_all_that_may_go_along():
 
 def test_data_with_the_time_when_it_was_made():
     assert encode_data(b"", message_id="i", to="q", created_ms=1000) == h(
-        "00 53 73 c0 17 0a a1 01 69 40 a1 01 71 40 40 40 40 40 40 83 00000000000003e8"
-        "00 53 75 a0 00"
+        "00 53 73 c0 17 0a a1 01 69 40 a1 01 71 40 40 40 40 40 40 83 00000000000003e800 53 75 a0 00"
     )
     assert encode_data(b"", message_id="i", to="q", content_type="a", created_ms=1000) == h(
         "00 53 73 c0 19 0a a1 01 69 40 a1 01 71 40 40 40 a3 01 61 40 40 83 00000000000003e8"
@@ -218,4 +215,5 @@ def test_large_data_is_not_copied():
     assert same is body
     assert head[-8:] == h("00 53 75 b0 00010000")
     assert encode_data(b"x" * 256, message_id="i", to="q")[13:] == (
-        h("00 53 75 b0 00000100") + b"x" * 256)
+        h("00 53 75 b0 00000100") + b"x" * 256
+    )

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The JSON in messages. Bodies of the removed driver are written down here as literals."""
 
@@ -67,6 +57,52 @@ def test_values_that_json_does_not_know_become_primitives():
         payload.dump_request({"o": object()}, {})
 
 
+@pytest.mark.parametrize(
+    ("message", "ctxt", "reason"),
+    [
+        ({}, [1], "a context of type list is no JSON object"),
+        ({}, "x", "a context of type str is no JSON object"),
+        ({}, 1, "a context of type int is no JSON object"),
+        ([1], {}, "a message of type list is no JSON object"),
+        (None, {}, "a message of type NoneType is no JSON object"),
+        ("x", {}, "a message of type str is no JSON object"),
+        ({"o": object()}, {}, "cannot be encoded as JSON"),
+        ({}, {"o": object()}, "cannot be encoded as JSON"),
+        ({}, {(1, 2): 3}, "cannot be encoded as JSON"),
+    ],
+)
+@pytest.mark.parametrize("envelope", [False, True])
+def test_what_no_receiver_would_take_is_a_value_error_of_its_sender(
+    message, ctxt, reason, envelope
+):
+    with pytest.raises(ValueError, match=reason):
+        payload.dump_request(message, ctxt, envelope=envelope)
+
+
+def test_a_circle_is_a_value_error_of_its_sender():
+    circle = {}
+    circle["self"] = circle
+    with pytest.raises(ValueError, match="cannot be encoded as JSON"):
+        payload.dump_request(circle, {})
+
+
+@pytest.mark.parametrize("envelope", [False, True])
+def test_a_context_may_be_none_or_of_a_class_that_becomes_an_object(envelope):
+    class Context:
+        """As jsonutils takes it apart."""
+
+        def items(self):
+            return [("user", "u")]
+
+    assert payload.load_request(payload.dump_request({}, None, envelope=envelope)).ctxt == {}
+    assert payload.load_request(payload.dump_request({}, Context(), envelope=envelope)).ctxt == {
+        "user": "u"
+    }
+    assert payload.load_request(payload.dump_request(Context(), {}, envelope=envelope)).message == {
+        "user": "u"
+    }
+
+
 def test_a_request_of_the_removed_driver_is_read():
     request = payload.load_request(
         b'{"request": {"method": "m"}, "context": {"k": [1]}, "call_monitor_timeout": 1.5}'
@@ -96,6 +132,19 @@ def test_an_envelope_of_the_removed_driver_is_undone():
         (b"1" * 5000, "not JSON"),
         (b"[]", "a JSON list"),
         (b"{}", "no request"),
+        (b'{"request": [1]}', "request is a JSON list, not an object"),
+        (b'{"request": null}', "request is a JSON NoneType, not an object"),
+        (b'{"request": "x"}', "request is a JSON str, not an object"),
+        (b'{"request": 1}', "request is a JSON int, not an object"),
+        (
+            b'{"request": {"oslo.version": "2.0", "oslo.message": "[1]"}}',
+            "request is a JSON list, not an object",
+        ),
+        (
+            b'{"request": {"oslo.version": "2.0", "oslo.message": "null"}}',
+            "request is a JSON NoneType, not an object",
+        ),
+        (b'{"request": {}, "call_monitor_timeout": NaN}', "not a number"),
         (b'{"request": {}, "context": []}', "context is a JSON list"),
         (b'{"request": {}, "call_monitor_timeout": "1"}', "not a number"),
         (b'{"request": {}, "call_monitor_timeout": true}', "not a number"),
@@ -108,6 +157,28 @@ def test_an_envelope_of_the_removed_driver_is_undone():
 def test_malformed_requests_are_decode_errors(body, reason):
     with pytest.raises(DecodeError, match=reason):
         payload.load_request(body)
+
+
+@pytest.mark.parametrize("timeout", [b"3600", b"Infinity", b"1" + b"0" * 400])
+def test_signs_of_life_are_asked_for_at_least_every_two_minutes(timeout):
+    # oslo.messaging sends one each half of it, and can't wait for 1e400 seconds
+    body = b'{"request": {}, "call_monitor_timeout": ' + timeout + b"}"
+    assert payload.load_request(body).client_timeout == 240
+
+
+@pytest.mark.parametrize("priority", [b"null", b"1", b"[]", b"{}"])
+def test_a_notification_whose_priority_is_no_text_is_a_decode_error(priority):
+    body = b'{"request": {"priority": ' + priority + b"}}"
+    assert payload.load_request(body).message["priority"] != ""
+    with pytest.raises(DecodeError, match=r"priority is a JSON .*, not text"):
+        payload.load_notification(body)
+
+
+def test_a_notification_may_be_without_priority():
+    assert payload.load_notification(b'{"request": {}}') == ({}, {}, None)
+    assert payload.load_notification(b'{"request": {"priority": "INFO"}}').message == {
+        "priority": "INFO"
+    }
 
 
 def test_a_reply_has_the_response():
@@ -214,6 +285,12 @@ def test_gzip_bodies_are_unpacked_up_to_the_limit():
     assert payload.decompress(gzip.compress(b""), "gzip") == b""
     with pytest.raises(DecodeError, match="more than 999 bytes"):
         payload.decompress(packed, "gzip", 999)
+
+
+def test_there_is_always_a_bound_for_decompression():
+    bomb = gzip.compress(bytes(payload.MAX_DECOMPRESSED + 1), 1)
+    with pytest.raises(DecodeError, match="more than 67108864 bytes"):
+        payload.decompress(bomb, "gzip", 0)
 
 
 def test_a_bomb_is_refused_before_it_goes_off():

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Primitive types. Bytes are from AMQP 1.0 part 1, by hand, or from proton.Data (marked)."""
 
@@ -134,11 +124,17 @@ def test_other_encodings_of_values_are_read(encoded, value):
 def test_the_book_of_the_specification_is_read():
     # 1.4, figure of a described list with an array in it
     data = (
-        h("00 a3 11") + b"example:book:list" + h("c0 40 03")
-        + h("a1 15") + b"AMQP for & by Dummies"
-        + h("e0 25 02 a1 0e") + b"Rob J. Godfrey" + h("13") + b"Rafael H. Schloming"
+        h("00 a3 11")
+        + b"example:book:list"
+        + h("c0 40 03")
+        + h("a1 15")
+        + b"AMQP for & by Dummies"
+        + h("e0 25 02 a1 0e")
+        + b"Rob J. Godfrey"
+        + h("13")
+        + b"Rafael H. Schloming"
         + h("40")
-    )  # fmt: skip
+    )
     assert p.decode(data, 0)[0] == p.Described(
         "example:book:list",
         ["AMQP for & by Dummies", ["Rob J. Godfrey", "Rafael H. Schloming"], None],

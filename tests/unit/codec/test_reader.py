@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Messages that are read. Bytes are by hand from AMQP 1.0 section 3.2, or from proton (marked)."""
 
@@ -63,6 +53,28 @@ def test_a_heartbeat_of_proton_has_no_body_section_at_all():
     assert message.body is None
 
 
+# Properties (3.2.4) with message-id "a" and, behind seven nulls, the absolute-expiry-time
+# 2023-11-14T22:13:20Z, a timestamp (1.6.17)
+EXPIRES = "00 53 73 c0 14 09 a1 01 61 40 40 40 40 40 40 40 83 00 00 01 8b cf e5 68 00 00 53 77 40"
+
+
+def test_the_absolute_expiry_time_is_read():
+    assert decode_message(h(EXPIRES)).expires_ms == 1700000000000
+
+
+def test_without_an_absolute_expiry_time_there_is_none():
+    null = "00 53 73 c0 0c 09 a1 01 61 40 40 40 40 40 40 40 40 00 53 77 40"
+    created = "00 53 73 c0 15 0a a1 01 61 40 40 40 40 40 40 40 40 83" + 8 * "01" + "00 53 77 40"
+    assert decode_message(h(null)).expires_ms == 0
+    assert decode_message(h(created)).expires_ms == 0
+
+
+def test_an_absolute_expiry_time_of_another_type_is_malformed():
+    text = "00 53 73 c0 0e 09 a1 01 61 40 40 40 40 40 40 40 a1 01 61 00 53 77 40"
+    with pytest.raises(DecodeError, match="absolute-expiry-time is str"):
+        decode_message(h(text))
+
+
 def test_a_management_request_of_proton_is_read():
     message = decode_message(
         h(
@@ -99,12 +111,36 @@ def test_annotations_and_the_footer_are_skipped():
     assert message.application_properties == {}
 
 
+@pytest.mark.parametrize(
+    ("first_acquirer", "redelivered"),
+    [
+        ("42", True),  # of a classic queue of RabbitMQ, which counts no deliveries
+        ("41", False),
+        ("40", False),  # its default is false (3.2.1), but says nothing of this message
+    ],
+)
+def test_another_link_may_have_acquired_it_before(first_acquirer, redelivered):
+    message = decode_message(h(f"00 53 70 c0 06 05 41 40 40 {first_acquirer} 43 00 53 77 a1 01 61"))
+    assert message.delivery_count == 0
+    assert message.redelivered is redelivered
+
+
 def test_fields_that_are_missing_have_defaults():
     message = decode_message(b"")
-    assert message.durable is message.first_acquirer is message.redelivered is False
+    assert message.durable is message.redelivered is False
+    assert message.first_acquirer is None
     assert (message.ttl_ms, message.delivery_count) == (0, 0)
-    for name in ("message_id", "message_id_raw", "to", "subject", "reply_to", "correlation_id",
-                 "content_type", "content_encoding", "body"):  # fmt: skip
+    for name in (
+        "message_id",
+        "message_id_raw",
+        "to",
+        "subject",
+        "reply_to",
+        "correlation_id",
+        "content_type",
+        "content_encoding",
+        "body",
+    ):
         assert getattr(message, name) is None
     assert message.application_properties == {}
     assert "id=None" in repr(message)

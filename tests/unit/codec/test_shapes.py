@@ -1,14 +1,4 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Recognised messages are the same as decoded ones; what is not alike is decoded in full."""
 
@@ -26,13 +16,27 @@ _FIELDS = bytes.fromhex("40 a1 01") + b"q" + bytes.fromhex("40 a1 03")
 
 
 def request(ttl: int, message_id: bytes, reply_to: bytes, body: bytes) -> bytes:
-    return (_HEAD + ttl.to_bytes(4, "big") + _BETWEEN + message_id + _FIELDS + reply_to
-            + b"\x00\x53\x77\xa1" + bytes((len(body),)) + body)
+    return (
+        _HEAD
+        + ttl.to_bytes(4, "big")
+        + _BETWEEN
+        + message_id
+        + _FIELDS
+        + reply_to
+        + b"\x00\x53\x77\xa1"
+        + bytes((len(body),))
+        + body
+    )
 
 
 def reply(correlation_id: bytes, value: bytes) -> bytes:
-    return (bytes.fromhex("00 53 73 d0 00 00 00 12 00 00 00 06 40 40 a1 02") + b"me"
-            + bytes.fromhex("40 40 a1 04") + correlation_id + value)
+    return (
+        bytes.fromhex("00 53 73 d0 00 00 00 12 00 00 00 06 40 40 a1 02")
+        + b"me"
+        + bytes.fromhex("40 40 a1 04")
+        + correlation_id
+        + value
+    )
 
 
 @pytest.fixture
@@ -54,11 +58,18 @@ def test_the_second_request_is_recognised(full):
     message = decoder.decode(request(7, b"id-2", b"r/2", b"another"))
     assert len(full) == 1
     assert (message.ttl_ms, message.message_id, message.reply_to, message.body) == (
-        7, "id-2", "r/2", b"another")
+        7,
+        "id-2",
+        "r/2",
+        b"another",
+    )
     assert message.message_id_raw == b"\xa1\x04id-2"
     assert (message.to, message.subject, message.correlation_id) == ("q", None, None)
     assert (message.durable, message.redelivered, message.application_properties) == (
-        False, False, {})
+        False,
+        False,
+        {},
+    )
 
 
 def test_a_time_to_live_of_zero_is_not_that_of_the_first(full):
@@ -72,8 +83,13 @@ def test_replies(full):
     decoder = Decoder()
     assert decoder.decode(reply(b"id-1", b"\x00\x53\x77\xa1\x03abc")).body == b"abc"
     message = decoder.decode(reply(b"id-2", b"\x00\x53\x77\xb1\x00\x00\x00\x02de"))
-    assert (message.correlation_id, message.to, message.message_id, message.message_id_raw,
-            message.body) == ("id-2", "me", None, None, b"de")
+    assert (
+        message.correlation_id,
+        message.to,
+        message.message_id,
+        message.message_id_raw,
+        message.body,
+    ) == ("id-2", "me", None, None, b"de")
     assert len(full) == 1
     # a heartbeat: the body is null
     assert decoder.decode(reply(b"id-3", b"\x00\x53\x77\x40")).body is None
@@ -89,20 +105,25 @@ def test_a_large_body_is_not_copied(full):
     assert len(full) == 1
 
 
-@pytest.mark.parametrize("data", [
-    request(5000, b"id-1", b"r/1", b"one"),
-    reply(b"id-1", b"\x00\x53\x77\xb1\x00\x00\x00\x03abc"),
-    reply(b"id-1", b"\x00\x53\x75\xa0\x03abc"),
-    # as a broker sends it on: more of a header, annotations, application properties
-    bytes.fromhex("00 53 70 c0 07 05 41 50 04 40 42 43 00 53 72 c1 06 02 a3 01 61 a1 00")
-    + bytes.fromhex("00 53 73 c0 09 01 a1 06") + b"abcdef"
-    + bytes.fromhex("00 53 74 c1 05 02 a1 01 6b 41 00 53 77 a1 01 7a"),
-], ids=["request", "reply", "data", "broker"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(5000, b"id-1", b"r/1", b"one"),
+        reply(b"id-1", b"\x00\x53\x77\xb1\x00\x00\x00\x03abc"),
+        reply(b"id-1", b"\x00\x53\x75\xa0\x03abc"),
+        # as a broker sends it on: more of a header, annotations, application properties
+        bytes.fromhex("00 53 70 c0 07 05 41 50 04 40 42 43 00 53 72 c1 06 02 a3 01 61 a1 00")
+        + bytes.fromhex("00 53 73 c0 09 01 a1 06")
+        + b"abcdef"
+        + bytes.fromhex("00 53 74 c1 05 02 a1 01 6b 41 00 53 77 a1 01 7a"),
+    ],
+    ids=["request", "reply", "data", "broker"],
+)
 def test_each_change_of_a_byte_is_seen_as_by_the_full_decoder(data):
     """Whatever comes after a message that was learned: the same result or the same error."""
     for at in range(len(data)):
         for value in (0x00, 0x01, 0x40, 0x41, 0x53, 0xA1, 0xB1, 0xFF, data[at] ^ 1):
-            other = data[:at] + bytes((value,)) + data[at + 1:]
+            other = data[:at] + bytes((value,)) + data[at + 1 :]
             decoder = Decoder()
             decoder.decode(data)
             assert outcome(decoder.decode, other) == outcome(decode_message, other)
@@ -123,8 +144,11 @@ def test_messages_that_are_never_alike_are_seldom_learned(monkeypatch):
     decoder = Decoder()
     # of the same size, and the address, which should be constant, is never the same
     for number in range(2048):
-        decoder.decode(reply(b"id-1", b"\x00\x53\x77\xa1\x01x").replace(
-            b"me", bytes((33 + number // 60, 33 + number % 60))))
+        decoder.decode(
+            reply(b"id-1", b"\x00\x53\x77\xa1\x01x").replace(
+                b"me", bytes((33 + number // 60, 33 + number % 60))
+            )
+        )
     assert len(learned) == 12  # after 0, 1, 3, 7 … 2047 of them
 
 
@@ -136,8 +160,43 @@ def test_the_shapes_are_bounded(full):
     for size in range(20, 200):
         # the key of a shape is within these digits
         content = (b"%03d" % size * 70)[:size]
-        data = (bytes.fromhex("00 53 73 c0") + bytes((size + 3, 1, 0xA1, size)) + content
-                + b"\x00\x53\x77\xa1\x01x")
+        data = (
+            bytes.fromhex("00 53 73 c0")
+            + bytes((size + 3, 1, 0xA1, size))
+            + content
+            + b"\x00\x53\x77\xa1\x01x"
+        )
         assert [decoder.decode(data).message_id for _ in range(2)] == [content.decode()] * 2
     assert len(full) == 180  # each was learned
     assert len(decoder._shapes) <= 64
+
+
+# -- what a strange message must not teach -----------------------------------------------------
+
+#: properties with an id of four bytes and "to"
+_ADDRESSED = bytes.fromhex("00 53 73 c0 0b 03 a1 04") + b"id-1" + bytes.fromhex("40 a1 01")
+_BODY = bytes.fromhex("00 53 77 a1 02") + b"{}"
+
+
+@pytest.mark.parametrize("behind", [_ADDRESSED + b"z", b"\x00\x53\x78\xc1\x01\x00"])
+def test_what_stands_behind_the_body_is_of_that_message_alone(behind):
+    decoder = Decoder()
+    decoder.decode(_ADDRESSED + b"q" + _BODY + behind)
+    assert decoder.decode(_ADDRESSED + b"q" + _BODY).to == "q"
+
+
+def test_a_header_behind_the_properties_teaches_nothing():
+    decoder = Decoder()
+    header = _HEAD + (5000).to_bytes(4, "big")
+    strange, usual = _ADDRESSED + b"q" + header + _BODY, header + _ADDRESSED + b"q" + _BODY
+    for data in (strange, usual, strange):
+        message = decoder.decode(data)
+        assert (message.to, message.ttl_ms, message.body) == ("q", 5000, b"{}")
+
+
+def test_of_two_properties_neither_is_learned(full):
+    decoder = Decoder()
+    data = _ADDRESSED + b"p" + _ADDRESSED + b"q" + _BODY
+    decoder.decode(data)
+    decoder.decode(data)
+    assert len(full) == 2

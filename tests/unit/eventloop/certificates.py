@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Certificates for the tests of TLS, made once in a session."""
 
@@ -30,6 +20,7 @@ class Certificates:
         past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         self.ca = trustme.CA()
         self.good = self.ca.issue_cert("localhost", "127.0.0.1", "bus.example.org")
+        self.common_name = self.ca.issue_cert(common_name="127.0.0.1")
         self.other_name = self.ca.issue_cert("other.example.org", "127.0.0.9")
         self.expired = self.ca.issue_cert(
             "localhost", not_before=past, not_after=past + datetime.timedelta(days=1)

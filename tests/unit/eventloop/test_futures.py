@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import gc
 import threading
@@ -106,6 +96,38 @@ def test_one_of_many_racing_completions_wins() -> None:
         for thread in threads:
             thread.join(PATIENCE)
         assert wins == [future.result(0)]
+
+
+def test_a_result_that_is_being_written_is_there_once_cancelling_has_failed() -> None:
+    """The claim and the result are two steps: a caller may look between them."""
+    future: Future[int] = Future()
+    claimed, go_on = threading.Event(), threading.Event()
+
+    class Claims(list[None]):
+        def pop(self, *_: object) -> None:
+            super().pop()
+            claimed.set()
+            go_on.wait(PATIENCE)
+
+    future._claims = Claims([None])
+    completing = threading.Thread(target=future.set_result, args=(5,))
+    completing.start()
+    assert claimed.wait(PATIENCE)
+    wait = future.wait
+
+    def waits(_: Future[int], timeout: float) -> bool:
+        if timeout > 0:
+            go_on.set()
+        return wait(timeout)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Future, "wait", waits)
+            assert future.cancel() is False
+            assert future.result(0) == 5
+    finally:
+        go_on.set()
+        completing.join(PATIENCE)
 
 
 def test_a_raised_exception_keeps_no_circle_alive() -> None:

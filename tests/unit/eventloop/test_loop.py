@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import logging
 import os
@@ -22,7 +12,15 @@ import pytest
 
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
 from amqp1_driver.eventloop import poller as poller_module
-from amqp1_driver.eventloop.poller import READ, WRITE, EpollPoller, SelectPoller, Waker
+from amqp1_driver.eventloop.poller import (
+    ERROR,
+    READ,
+    WRITE,
+    EpollPoller,
+    SelectPoller,
+    Waker,
+)
+from amqp1_driver.eventloop.watch import Watch
 from tests.unit.eventloop.helpers import PATIENCE, Op, on_loop, open_descriptors
 
 
@@ -173,10 +171,11 @@ def test_before_sleep_hooks_run_after_each_batch(any_loop: EventLoop) -> None:
         any_loop.post(operation)
     gate.set()
     on_loop(any_loop, lambda: None)
-    on_loop(any_loop, lambda: any_loop.remove_before_sleep(hook))
+    on_loop(any_loop, lambda: None)
+    seen = list(batches)
     # The 20 were handed in while the loop was held up: they are not flushed one by one.
-    assert batches[-1] == 20
-    assert len(batches) < 10
+    assert seen[-1] == 20
+    assert len(seen) < 10
 
 
 def test_readable_and_writable_descriptors_are_served(any_loop: EventLoop) -> None:
@@ -247,17 +246,43 @@ def test_events_of_a_descriptor_closed_in_the_same_batch_are_void(any_loop: Even
         two.close()
 
 
-def test_a_descriptor_in_error_is_ready_for_all_it_is_watched_for() -> None:
+@pytest.mark.parametrize(
+    "bits", [select.EPOLLERR, select.EPOLLHUP, select.EPOLLIN | select.EPOLLERR | select.EPOLLHUP]
+)
+def test_a_descriptor_in_error_is_ready_for_all_it_is_watched_for(bits: int) -> None:
+    watch, told = Watch(), list[str]()
     ours, theirs = socket.socketpair()
-    poller = EpollPoller(select.epoll())
+    watch.register(ours.fileno(), lambda: told.append("read"), lambda: told.append("write"))
+    watch.dispatch([(ours.fileno(), bits)])
+    assert told == ["read"]
+    watch.set_writable(ours.fileno(), True)
+    watch.dispatch([(ours.fileno(), bits)])
+    assert told == ["read", "read", "write"]
+    watch.close()
+    ours.close()
+    theirs.close()
+
+
+def test_a_descriptor_in_error_may_be_unwatched_before_the_poller_returns() -> None:
+    """epoll_wait has returned, and the interpreter has gone to a thread that stands in."""
+
+    class Slow:
+        def __init__(self) -> None:
+            self.epoll = select.epoll()
+            self.register, self.unregister = self.epoll.register, self.epoll.unregister
+
+        def poll(self, *arguments: Any) -> list[tuple[int, int]]:
+            events = self.epoll.poll(*arguments)
+            poller.remove(ours.fileno())
+            return events
+
+    ours, theirs = socket.socketpair()
+    epoll = Slow()
+    poller = EpollPoller(epoll)
     poller.add(ours.fileno(), READ)
     theirs.close()
-    assert poller.poll(0) == [(ours.fileno(), READ)]
-    poller.change(ours.fileno(), READ | WRITE)
-    assert poller.poll(0) == [(ours.fileno(), READ | WRITE)]
-    poller.remove(ours.fileno())
-    assert poller.poll(0) == []
-    poller.close()
+    assert poller.poll(0) == [(ours.fileno(), READ | select.EPOLLHUP)]
+    epoll.epoll.close()
     ours.close()
 
 
@@ -281,8 +306,7 @@ def test_both_pollers_agree() -> None:
 def test_the_values_of_epoll_are_the_systems() -> None:
     assert READ == select.EPOLLIN
     assert WRITE == select.EPOLLOUT
-    assert poller_module._EPOLLERR == select.EPOLLERR
-    assert poller_module._EPOLLHUP == select.EPOLLHUP
+    assert ERROR == select.EPOLLERR | select.EPOLLHUP
     assert poller_module._EPOLLET == select.EPOLLET
 
 
@@ -487,6 +511,63 @@ def test_a_start_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert open_descriptors() == before
     with pytest.raises(LoopClosed):
         loop.post(print)
+    assert loop.stop(PATIENCE)
+    assert not loop.is_alive()
+
+
+def test_an_interrupt_while_the_thread_comes_up_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        real(thread)
+        raise KeyboardInterrupt
+
+    before = open_descriptors()
+    loop = EventLoop("interrupted")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loop.start()
+    assert loop.stop(PATIENCE)
+    assert open_descriptors() == before
+
+
+def test_a_log_handler_that_fails_keeps_nobody_waiting() -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("disk full")
+
+    logger, handler = logging.getLogger("amqp1_driver.eventloop.loop"), Failing()
+    loop = EventLoop("doomed")
+    died: Future[BaseException] = Future()
+    loop.on_death(died.set_result)
+    logger.addHandler(handler)
+    try:
+        loop.start()
+        loop.post(lambda _: 1 / 0)
+        assert isinstance(died.result(PATIENCE), ZeroDivisionError)
+        assert loop.stop(PATIENCE)
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_wake_up_that_fails_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    woken: Future[None] = Future()
+    loop = EventLoop("doomed")
+    gate = threading.Lock()
+    gate.acquire()
+
+    def work(_: object) -> None:
+        loop.iteration.release(gate)
+        for fn in (lambda: 1 / 0, lambda: 1 / 0, lambda: woken.set_result(None)):
+            loop.iteration.later(fn)
+
+    loop.post(work)
+    loop.start()
+    assert woken.wait(PATIENCE)
+    assert gate.acquire(timeout=PATIENCE)
+    assert loop.stop(PATIENCE)
+    assert "failed while its event loop ended" in caplog.text
 
 
 def test_a_stopped_loop_is_not_kept_alive() -> None:

@@ -1,16 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
@@ -192,6 +183,21 @@ def test_the_operation_that_fails_is_aborted_too() -> None:
         mailbox.drain(10)
     assert isinstance(op.error, LoopClosed)
     assert isinstance(op.error.cause, ZeroDivisionError)
+
+
+def test_a_waiter_may_give_up_while_the_mailbox_closes() -> None:
+    """It withdraws after close() has seen it, and before close() takes it."""
+
+    class Waiters(deque[Any]):
+        def popleft(self) -> Any:
+            self.clear()
+            return super().popleft()
+
+    mailbox = Mailbox(1, Counter())
+    mailbox._waiters = Waiters([threading.Lock()])
+    mailbox.close("stopped")
+    with pytest.raises(LoopClosed):
+        mailbox.post(lambda _: None)
 
 
 def test_an_operation_that_races_with_close_runs_or_is_aborted() -> None:

@@ -1,29 +1,20 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import socket
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
-from amqp1_driver.eventloop import Future, resolve
-from amqp1_driver.eventloop.resolver import offload
+from amqp1_driver.eventloop import Future
+from amqp1_driver.eventloop.resolver import lookup, offload
 from tests.unit.eventloop.helpers import PATIENCE
 
 
 def resolved(host: str, port: int) -> Any:
     future: Future[Any] = Future()
-    resolve(host, port, future.set_result)
+    offload(partial(lookup, host, port), future.set_result)
     return future.result(PATIENCE)
 
 

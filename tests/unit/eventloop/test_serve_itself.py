@@ -1,14 +1,4 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A thread that stands in goes on to read what it waits for itself."""
 
@@ -24,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.eventloop import EventLoop, Future
-from amqp1_driver.eventloop.loan import Loan
+from amqp1_driver.eventloop import EventLoop, Future, LoopClosed
+from amqp1_driver.eventloop.borrowed_fd import BorrowedFd
 from tests.unit.eventloop.helpers import PATIENCE, on_loop
 from tests.unit.eventloop.test_stand_in import Baton
 
@@ -35,17 +25,21 @@ class World:
 
     def __init__(self) -> None:
         self.loop = EventLoop("test")
-        self.baton = Baton(self.loop._turn.baton)
-        self.loop._turn.baton = self.baton  # type: ignore[assignment]
+        self.loop_lock = Baton(self.loop.iteration.loop_lock)
+        self.loop.iteration.loop_lock = self.loop_lock  # type: ignore[assignment]
         self.near, self.far = socket.socketpair()
         self.near.setblocking(False)
         self.read: list[tuple[str, bytes]] = []
-        self.answer: Future[bytes] = Future(self.loop.release)
+        self.answer: Future[bytes] = Future(self.loop.iteration.release)
         self.on_readable: Callable[[], object] = self._take
         self.other = ThreadPoolExecutor(1, thread_name_prefix="other")
         self.loop.start()
-        on_loop(self.loop, lambda: self.loop.register(
-            self.near.fileno(), lambda: self.on_readable(), lambda: None))
+        on_loop(
+            self.loop,
+            lambda: self.loop.register(
+                self.near.fileno(), lambda: self.on_readable(), lambda: None
+            ),
+        )
         self.asleep()
 
     def _take(self) -> None:
@@ -55,16 +49,24 @@ class World:
 
     def asleep(self) -> None:
         """Until the loop's thread sleeps, or the one in its place."""
-        assert self.baton.free.acquire(timeout=PATIENCE)
-        while self.baton.free.acquire(timeout=0):
+        assert self.loop_lock.free.acquire(timeout=PATIENCE)
+        while self.loop_lock.free.acquire(timeout=0):
             pass
 
-    def call(self, work: Callable[[], object] = lambda: None,
-             patience: float = PATIENCE) -> "Task[None]":
+    def call(
+        self, work: Callable[[], object] = lambda: None, patience: float = PATIENCE
+    ) -> "Task[None]":
         """The other thread does ``work`` and waits for the answer; returns when it does."""
-        task = self.other.submit(self.loop.put, lambda _: work(), None, PATIENCE, True,
-                                 self.answer, time.monotonic() + patience)
-        assert self.baton.free.acquire(timeout=PATIENCE)
+        task = self.other.submit(
+            self.loop.put,
+            lambda _: work(),
+            None,
+            PATIENCE,
+            True,
+            self.answer,
+            time.monotonic() + patience,
+        )
+        assert self.loop_lock.free.acquire(timeout=PATIENCE)
         return task
 
     def close(self) -> None:
@@ -93,7 +95,7 @@ def test_afterwards_the_loop_reads_again(world: World) -> None:
     task = world.call()
     world.far.send(b"answer")
     task.result(PATIENCE)
-    world.answer = Future(world.loop.release)
+    world.answer = Future(world.loop.iteration.release)
     world.far.send(b"more")
     assert world.answer.result(PATIENCE) == b"more"
     assert world.read[-1] == ("test", b"more")
@@ -164,7 +166,8 @@ def test_an_error_of_what_it_reads_ends_the_loop(world: World) -> None:
 
 
 def test_without_a_descriptor_to_spare_the_loop_does_it(
-        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none_left(*_: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -176,14 +179,22 @@ def test_without_a_descriptor_to_spare_the_loop_does_it(
 
 
 def test_a_wait_that_fails_ends_the_loop_and_hangs_nobody(
-        world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(loan: Loan, seconds: float) -> bool:
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(loan: BorrowedFd, seconds: float) -> bool:
         raise MemoryError("no room for the answer of poll")
 
-    monkeypatch.setattr(Loan, "wait", fail)
+    monkeypatch.setattr(BorrowedFd, "wait", fail)
     world.loop.on_death(lambda error: world.answer.set_exception(error))
-    world.other.submit(world.loop.put, lambda _: None, None, PATIENCE, True, world.answer,
-                       time.monotonic() + PATIENCE).result(PATIENCE)
+    world.other.submit(
+        world.loop.put,
+        lambda _: None,
+        None,
+        PATIENCE,
+        True,
+        world.answer,
+        time.monotonic() + PATIENCE,
+    ).result(PATIENCE)
     with pytest.raises(MemoryError):
         world.answer.result(PATIENCE)
     assert world.loop.stop(PATIENCE)
@@ -203,6 +214,62 @@ def test_a_connection_that_is_closed_meanwhile_lets_it_go(world: World) -> None:
     assert not world.answer.done()
 
 
+def test_a_connection_that_it_closes_itself_lets_it_go(world: World) -> None:
+    """Waiting for the number of a closed descriptor returns at once, for ever."""
+
+    def close() -> None:
+        world.read.append((threading.current_thread().name, b""))
+        world.loop.unregister(world.near.fileno())
+        world.near.close()
+
+    on_loop(world.loop, lambda: world.loop.call_later(PATIENCE / 2, lambda: None))
+    world.asleep()
+    world.on_readable = close
+    task = world.call()
+    world.far.send(b"x")  # the end of the connection would wake the loop's own thread too
+    task.result(PATIENCE / 4)
+    assert not world.answer.done()
+    assert world.read == [("other_0", b"")]
+
+
+def test_a_reset_is_read_once_by_whichever_thread_comes_first(world: World) -> None:
+    def close() -> None:
+        world.read.append((threading.current_thread().name, b""))
+        world.loop.unregister(world.near.fileno())
+        world.near.close()
+        world.answer.set_exception(ConnectionResetError())
+
+    world.on_readable = close
+    world.near.send(b"never read")
+    task = world.call()
+    world.far.close()
+    task.result(PATIENCE)
+    with pytest.raises(ConnectionResetError):
+        world.answer.result(PATIENCE)
+    assert len(world.read) == 1
+    assert world.loop.is_alive()
+
+
+def test_a_fork_meanwhile_concerns_it_not(world: World) -> None:
+    task = world.call()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            world.loop.put(print, None, 0)
+        except LoopClosed:
+            watch = world.loop.iteration.watch
+            assert watch is not None
+            closed = watch._poller._epoll.closed  # type: ignore[attr-defined]
+            code = 0 if closed and watch._loan is not None and watch._loan._event == -1 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    world.far.send(b"answer")
+    task.result(PATIENCE)
+    assert world.read == [("other_0", b"answer")]
+
+
 def test_the_end_of_the_connection_is_read_by_it(world: World) -> None:
     task = world.call()
     world.far.shutdown(socket.SHUT_WR)
@@ -210,8 +277,7 @@ def test_the_end_of_the_connection_is_read_by_it(world: World) -> None:
     assert world.read[0] == ("other_0", b"")  # it is not unregistered here, so it goes on
 
 
-def test_with_another_descriptor_that_is_watched_it_leaves_both_to_the_loop(
-        world: World) -> None:
+def test_with_another_descriptor_that_is_watched_it_leaves_both_to_the_loop(world: World) -> None:
     near, far = socket.socketpair()
     on_loop(world.loop, lambda: world.loop.register(near.fileno(), lambda: None, lambda: None))
     world.call().result(PATIENCE)

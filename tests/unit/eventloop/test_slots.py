@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Numbers that processes share out among themselves."""
@@ -45,10 +35,13 @@ def test_the_first_that_is_free_until_there_is_none(key: str) -> None:
 
 
 def test_the_number_of_a_process_that_was_killed_is_free(key: str) -> None:
-    code = (f"from amqp1_driver.eventloop import claim; slot = claim({key!r}, 3);"
-            "print(slot.number, flush=True); input()")
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as process:
+    code = (
+        f"from amqp1_driver.eventloop import claim; slot = claim({key!r}, 3);"
+        "print(slot.number, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "1\n"
         second = claim(key, 3)

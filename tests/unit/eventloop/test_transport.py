@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """TCP: name lookup, addresses, reading, writing, and every way in which it can end."""
 
@@ -29,8 +19,8 @@ from amqp1_driver.eventloop import (
     LoopClosed,
     Transport,
 )
-from amqp1_driver.eventloop.approach import Stage
 from amqp1_driver.eventloop.connector import Connector
+from amqp1_driver.eventloop.dial import Stage
 from amqp1_driver.eventloop.transport import State
 from tests.unit.eventloop.helpers import (
     PATIENCE,
@@ -290,11 +280,11 @@ def test_an_address_that_swallows_packets_leaves_time_for_the_next(
         fillers.append(filler)
     with Server(until_eof) as server:
         resolve_to(hole, ("127.0.0.1", server.port))
-        recorder = connect(loop, server.port, host="half.example", timeout=0.4)
+        recorder = connect(loop, server.port, host="half.example", timeout=1.0)
         recorder.wait_connected()
         closed(loop, recorder)
     resolve_to(hole)
-    error = connect(loop, hole[1], host="hole.example", timeout=0.05).wait_lost()
+    error = connect(loop, hole[1], host="hole.example", timeout=0.5).wait_lost()
     assert isinstance(error, ConnectError)
     assert f"timed out connecting to 127.0.0.1:{hole[1]}" in str(error)
     for each in [black_hole, *fillers]:

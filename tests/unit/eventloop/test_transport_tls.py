@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """TLS over real sockets: what works, and what each thing that can be wrong is called."""
 
@@ -160,6 +150,12 @@ def test_an_ip_address_is_checked_but_not_sent(
     ("cert", "host", "text"),
     [
         ("other_name", "localhost", "wrong host name in the certificate of the peer"),
+        (
+            "common_name",
+            "127.0.0.1",
+            "wrong IP address in the certificate of the peer (expected "
+            "127.0.0.1 in subjectAltName; no common name counts for it)",
+        ),
         ("other_name", "127.0.0.1", "wrong IP address in the certificate of the peer"),
         ("expired", "localhost", "the certificate of the peer has expired"),
         ("early", "localhost", "the certificate of the peer is not yet valid"),

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """AMQP over a WebSocket and through a proxy, against servers written by hand from RFC 6455."""
@@ -32,7 +22,7 @@ from amqp1_driver.eventloop import (
     TlsParameters,
     Transport,
 )
-from amqp1_driver.eventloop.approach import Approach
+from amqp1_driver.eventloop.dial import Dial
 from amqp1_driver.eventloop.tunnel import Tunnel, TunnelError
 from amqp1_driver.eventloop.websocket import Codec, WebSocket
 from tests.unit.eventloop.certificates import Certificates
@@ -57,9 +47,14 @@ def accept(request: bytes, subprotocol: bytes = b"AMQPWSB10") -> bytes:
     key = re.search(rb"(?i)sec-websocket-key: *(\S+)", request)
     assert key is not None
     answer = base64.b64encode(hashlib.sha1(key.group(1) + _GUID).digest())
-    return (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            b"Sec-WebSocket-Accept: " + answer + b"\r\nSec-WebSocket-Protocol: " + subprotocol
-            + b"\r\n\r\n")
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: "
+        + answer
+        + b"\r\nSec-WebSocket-Protocol: "
+        + subprotocol
+        + b"\r\n\r\n"
+    )
 
 
 def unmask(data: bytes) -> tuple[int, bytes, bytes]:
@@ -68,10 +63,10 @@ def unmask(data: bytes) -> tuple[int, bytes, bytes]:
     size, at = data[1] & 0x7F, 2
     if size >= 126:
         width = 2 if size == 126 else 8
-        size, at = int.from_bytes(data[2:2 + width], "big"), 2 + width
-    mask, body = data[at:at + 4], data[at + 4:at + 4 + size]
+        size, at = int.from_bytes(data[2 : 2 + width], "big"), 2 + width
+    mask, body = data[at : at + 4], data[at + 4 : at + 4 + size]
     plain = bytes(byte ^ mask[i % 4] for i, byte in enumerate(body))
-    return data[0] & 0x0F, plain, data[at + 4 + size:]
+    return data[0] & 0x0F, plain, data[at + 4 + size :]
 
 
 def opened() -> Codec:
@@ -99,7 +94,7 @@ def test_what_is_asked_for() -> None:
 
 def test_messages_are_a_stream() -> None:
     codec = opened()
-    frames = b"\x82\x02ab" b"\x02\x01c" b"\x80\x01d" b"\x82\x00" b"\x82\x03ef"
+    frames = b"\x82\x02ab\x02\x01c\x80\x01d\x82\x00\x82\x03ef"
     assert codec.feed(frames) == b"abcdef"
     assert codec.feed(b"g") == b"g"
     assert codec.ended is None
@@ -125,7 +120,7 @@ def test_a_ping_is_answered() -> None:
 
 def test_the_peer_closes() -> None:
     codec = opened()
-    assert codec.feed(b"\x82\x01x" b"\x88\x05\x03\xf0bye") == b"x"
+    assert codec.feed(b"\x82\x01x\x88\x05\x03\xf0bye") == b"x"
     assert codec.ended == "the peer closed the WebSocket with code 1008 (bye)"
     assert unmask(bytes(codec.output)) == (8, b"\x03\xf0bye", b"")
 
@@ -138,32 +133,137 @@ def test_we_close() -> None:
     assert codec.ended == "closed"
 
 
-@pytest.mark.parametrize(("data", "reason"), [
-    (b"\x81\x02hi", "the peer sent text over the WebSocket"),
-    (b"\xf2\x01x", "it broke the WebSocket protocol ("),
-    (b"\x82\x81\x00\x00\x00\x00x", "it broke the WebSocket protocol (")])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x81\x02hi", "the peer sent text over the WebSocket"),
+        (b"\xf2\x01x", "it broke the WebSocket protocol ("),
+        (b"\x82\x81\x00\x00\x00\x00x", "it broke the WebSocket protocol ("),
+    ],
+)
 def test_what_a_peer_may_not_send(data: bytes, reason: str) -> None:
     codec = opened()
     codec.feed(data)
     assert (codec.ended or "").startswith(reason)
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 10\r\n\r\nno\n  token",
-     "the WebSocket was refused: HTTP 401 Unauthorized: no token"),
-    (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-     "the WebSocket was refused: HTTP 404 Not Found"),
-    (b"HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", "the WebSocket was refused: HTTP 799"),
-    (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-     "the WebSocket was refused: HTTP 200 OK: hello"),
-    (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "it speaks no WebSocket ("),
-    (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-     b"Sec-WebSocket-Accept: wrong\r\n\r\n", "it speaks no WebSocket (")])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 10\r\n\r\nno\n  token",
+            "the WebSocket was refused: HTTP 401 Unauthorized: no token",
+        ),
+        (
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "the WebSocket was refused: HTTP 404 Not Found",
+        ),
+        (b"HTTP/1.1 799 Odd\r\nContent-Length: 0\r\n\r\n", "the WebSocket was refused: HTTP 799"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            "the WebSocket was refused: HTTP 200 OK: hello",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "it speaks no WebSocket ("),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: wrong\r\n\r\n",
+            "it speaks no WebSocket (",
+        ),
+    ],
+)
 def test_a_refusal_in_words(answer: bytes, reason: str) -> None:
     codec = Codec("host", PATH, ["amqp"])
     codec.feed(answer)
     assert (codec.ended or "").startswith(reason)
     assert not codec.opened
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Sec-WebSocket-Protocol: am\xc3qp",
+        b"Connection: Upgrade, \xff",
+        b"Sec-WebSocket-Extensions: \x80",
+        b"Sec-WebSocket-Accept: \xfe",
+        b"Upgrade: \xe4",
+        b"X-Other: \x80",
+    ],
+)
+def test_bytes_that_are_not_ascii_in_the_answer(header: bytes) -> None:
+    codec = Codec("host", PATH, ["amqp"])
+    answer = accept(bytes(codec.output), b"amqp")
+    name = header.split(b":")[0]
+    lines = [line for line in answer.split(b"\r\n") if not line.startswith(name + b":")]
+    codec.feed(b"\r\n".join([*lines[:-2], header, b"", b""]))
+    if name == b"X-Other":
+        assert codec.opened  # of no concern
+    else:
+        assert (codec.ended or "").startswith("it speaks no WebSocket (")
+        assert not codec.opened
+
+
+def test_words_of_the_peer_are_made_printable() -> None:
+    codec = opened()
+    codec.feed(b"\x88\x07\x03\xf0a\x1b[m\n")
+    assert codec.ended == "the peer closed the WebSocket with code 1008 (a\\x1b[m\\n)"
+    codec = Codec("host", PATH, ["amqp"])
+    codec.feed(b"HTTP/1.1 404 Not Found\r\nContent-Length: 6\r\n\r\na\x1b[1mb")
+    assert codec.ended == "the WebSocket was refused: HTTP 404 Not Found: a\\x1b[1mb"
+
+
+def test_many_pings_have_one_answer() -> None:
+    """RFC 6455, 5.5.3: an endpoint may answer the most recent ping only."""
+    codec = opened()
+    codec.feed(b"".join(b"\x89\x02" + bytes((n, n)) for n in range(200)))
+    assert unmask(bytes(codec.output)) == (10, b"\xc7\xc7", b"")
+    # nobody reads it: what is queued does not grow
+    first = bytes(codec.output)
+    for n in range(200):
+        codec.feed(b"\x89\x01" + bytes((n,)))
+    assert bytes(codec.output) == first
+    codec.output = memoryview(b"")
+    codec.answer_ping()
+    assert unmask(bytes(codec.output)) == (10, b"\xc7", b"")
+    codec.output = memoryview(b"")
+    codec.answer_ping()
+    assert bytes(codec.output) == b""
+
+
+def test_nothing_counts_after_the_end() -> None:
+    codec = opened()
+    assert codec.feed(b"\x82\x01x\x81\x02hi\x82\x01y\x89\x01p") == b"x"
+    assert codec.ended == "the peer sent text over the WebSocket"
+    assert bytes(codec.output) == b""
+
+
+def test_pings_are_answered_while_data_waits(loop: EventLoop) -> None:
+    answered = threading.Event()
+
+    def serve(connection: Any) -> None:
+        connection.sendall(accept(head(connection)))
+        connection.sendall(b"\x89\x03abc")
+        held = b""
+        while len(held) < 9:
+            held += connection.recv(65536)
+        if unmask(held)[:2] == (10, b"abc"):
+            answered.set()
+
+    with Server(serve) as server:
+        websocket(loop, server.port)
+        assert answered.wait(PATIENCE)
+
+
+def test_an_owner_that_closes_when_it_is_connected_hears_no_data(loop: EventLoop) -> None:
+    def serve(connection: Any) -> None:
+        connection.sendall(accept(head(connection)) + b"\x82\x01x")
+        connection.recv(1)
+
+    with Server(serve) as server:
+        recorder = Recorder()
+        recorder.on_connected = lambda: recorder.transport.close()  # type: ignore[union-attr]
+        websocket(loop, server.port, recorder=recorder)
+        assert recorder.wait_lost() is None
+    assert (recorder.calls, recorder.input) == (["connected", "lost"], b"")
 
 
 def test_a_refusal_whose_body_does_not_come() -> None:
@@ -176,9 +276,16 @@ def test_a_refusal_whose_body_does_not_come() -> None:
 # -- over sockets -----------------------------------------------------------------------------
 
 
-def websocket(loop: EventLoop, port: int, tls: TlsParameters | None = None, *,
-              host: str = "localhost", proxy: ProxyParameters | None = None,
-              timeout: float = PATIENCE, recorder: Recorder | None = None) -> Recorder:
+def websocket(
+    loop: EventLoop,
+    port: int,
+    tls: TlsParameters | None = None,
+    *,
+    host: str = "localhost",
+    proxy: ProxyParameters | None = None,
+    timeout: float = PATIENCE,
+    recorder: Recorder | None = None,
+) -> Recorder:
     handler = recorder or Recorder()
     socket_ = WebSocket(loop, handler, host, port, PATH, ["AMQPWSB10"], timeout)
     socket_.transport = Transport(loop, socket_, host, port, tls=tls, proxy=proxy, timeout=timeout)
@@ -215,7 +322,7 @@ class Echo:
                     return
                 self.data += data
                 for at in range(0, len(data), 100):  # frames of another size
-                    piece = data[at:at + 100]
+                    piece = data[at : at + 100]
                     connection.sendall(bytes((0x82, len(piece))) + piece)
 
     @staticmethod
@@ -225,7 +332,7 @@ class Echo:
             width = 2 if size == 126 else 8
             if len(held) < 2 + width:
                 return len(held) + 1
-            size, at = int.from_bytes(held[2:2 + width], "big"), 2 + width
+            size, at = int.from_bytes(held[2 : 2 + width], "big"), 2 + width
         return at + 4 + size
 
 
@@ -307,10 +414,12 @@ def test_the_peer_closes_an_open_websocket(loop: EventLoop) -> None:
 
 def test_what_the_proxy_is_asked() -> None:
     assert Tunnel(ProxyParameters("p", 3128), "bus.example", 5671).request == (
-        b"CONNECT bus.example:5671 HTTP/1.1\r\nHost: bus.example:5671\r\n\r\n")
+        b"CONNECT bus.example:5671 HTTP/1.1\r\nHost: bus.example:5671\r\n\r\n"
+    )
     assert Tunnel(ProxyParameters("p", 3128, "user", "pass"), "::1", 443).request == (
         b"CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n"
-        b"Proxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n")
+        b"Proxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n"
+    )
 
 
 def test_the_way_is_free() -> None:
@@ -320,11 +429,17 @@ def test_the_way_is_free() -> None:
     assert tunnel.established
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    (b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n",
-     "proxy p:3128 refuses: HTTP 407 Proxy Authentication Required"),
-    (b"HTTP/1.1 502\r\n\r\n", "proxy p:3128 refuses: HTTP 502"),
-    (b"\x15\x03\x01\x00\x02\x02\x16", "proxy p:3128 speaks no HTTP: ")])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n",
+            "proxy p:3128 refuses: HTTP 407 Proxy Authentication Required",
+        ),
+        (b"HTTP/1.1 502\r\n\r\n", "proxy p:3128 refuses: HTTP 502"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "proxy p:3128 speaks no HTTP: "),
+    ],
+)
 def test_a_proxy_that_does_not_let_us_through(answer: bytes, reason: str) -> None:
     with pytest.raises(TunnelError) as caught:
         Tunnel(ProxyParameters("p", 3128, "user", "secret"), "bus", 443).feed(answer)
@@ -363,8 +478,11 @@ class Proxy(Server):
 
 @pytest.mark.parametrize("websockets", [False, True], ids=["tcp", "websocket"])
 def test_tls_to_the_host_through_a_proxy_that_knows_its_name(
-    loop: EventLoop, certificates: Certificates, trusting: TlsParameters,
-    resolve_to: Callable[..., None], websockets: bool,
+    loop: EventLoop,
+    certificates: Certificates,
+    trusting: TlsParameters,
+    resolve_to: Callable[..., None],
+    websockets: bool,
 ) -> None:
     serve = Echo() if websockets else _echo_once
     with Server(serve, certificates.server(certificates.good)) as server:
@@ -378,8 +496,9 @@ def test_tls_to_the_host_through_a_proxy_that_knows_its_name(
             if websockets:
                 websocket(loop, 443, tls, host="bus.invalid", proxy=where, recorder=recorder)
             else:
-                handler = Transport(loop, recorder, "bus.invalid", 5671, tls=tls, proxy=where,
-                                    timeout=PATIENCE)
+                handler = Transport(
+                    loop, recorder, "bus.invalid", 5671, tls=tls, proxy=where, timeout=PATIENCE
+                )
                 recorder.transport = handler
                 on_loop(loop, handler.start)
             assert arrived.wait(PATIENCE), recorder.lost
@@ -394,12 +513,23 @@ def _echo_once(connection: Any) -> None:
     connection.recv(1)
 
 
-def through(loop: EventLoop, serve: Callable[[Any], object], timeout: float = PATIENCE,
-            tls: TlsParameters | None = None) -> Exception:
+def through(
+    loop: EventLoop,
+    serve: Callable[[Any], object],
+    timeout: float = PATIENCE,
+    tls: TlsParameters | None = None,
+) -> Exception:
     with Server(serve) as server:
         recorder = Recorder()
-        transport = Transport(loop, recorder, "bus.invalid", 5671, timeout=timeout, tls=tls,
-                              proxy=ProxyParameters("127.0.0.1", server.port))
+        transport = Transport(
+            loop,
+            recorder,
+            "bus.invalid",
+            5671,
+            timeout=timeout,
+            tls=tls,
+            proxy=ProxyParameters("127.0.0.1", server.port),
+        )
         on_loop(loop, transport.start)
         error = recorder.wait_lost()
         assert error is not None and str(error).startswith("bus.invalid:5671: ")
@@ -414,8 +544,14 @@ def test_clear_tcp_through_a_proxy(loop: EventLoop) -> None:
     with Server(serve) as server:
         recorder = Recorder()
         arrived = recorder.expect(5)
-        transport = Transport(loop, recorder, "bus.invalid", 5672, timeout=PATIENCE,
-                              proxy=ProxyParameters("127.0.0.1", server.port))
+        transport = Transport(
+            loop,
+            recorder,
+            "bus.invalid",
+            5672,
+            timeout=PATIENCE,
+            proxy=ProxyParameters("127.0.0.1", server.port),
+        )
         on_loop(loop, transport.start)
         assert arrived.wait(PATIENCE)
         assert recorder.input == b"early"
@@ -437,9 +573,13 @@ def test_a_proxy_that_hangs_up(loop: EventLoop) -> None:
     assert "closed the connection instead of answering" in str(through(loop, head))
 
 
-@pytest.mark.parametrize(("last", "reason"), [
-    (b"HTTP/1.1 503 Busy\r\n\r\n", "proxy p:3128 refuses: HTTP 503 Busy"),
-    (b"", "proxy p:3128 closed the connection instead of answering")])
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (b"HTTP/1.1 503 Busy\r\n\r\n", "proxy p:3128 refuses: HTTP 503 Busy"),
+        (b"", "proxy p:3128 closed the connection instead of answering"),
+    ],
+)
 def test_what_the_proxy_said_last_is_heard_although_asking_fails(
     loop: EventLoop, last: bytes, reason: str
 ) -> None:
@@ -456,7 +596,7 @@ def test_what_the_proxy_said_last_is_heard_although_asking_fails(
 
     def ask() -> None:
         proxy = ProxyParameters("p", 3128)
-        approach = Approach(loop, "h", 1, None, proxy, loop.now() + PATIENCE, finish)
+        approach = Dial(loop, "h", 1, None, proxy, loop.now() + PATIENCE, finish)
         approach._ask_proxy(proxy, ours)
 
     on_loop(loop, ask)
@@ -480,8 +620,14 @@ def test_a_proxy_that_is_not_there(loop: EventLoop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     recorder = Recorder()
-    transport = Transport(loop, recorder, "bus.invalid", 5671, timeout=PATIENCE,
-                          proxy=ProxyParameters("127.0.0.1", port))
+    transport = Transport(
+        loop,
+        recorder,
+        "bus.invalid",
+        5671,
+        timeout=PATIENCE,
+        proxy=ProxyParameters("127.0.0.1", port),
+    )
     on_loop(loop, transport.start)
     text = str(recorder.wait_lost())
     assert text.startswith(f"bus.invalid:5671: cannot connect to proxy 127.0.0.1:{port} (127.0.0.1")
@@ -489,8 +635,14 @@ def test_a_proxy_that_is_not_there(loop: EventLoop) -> None:
 
 def test_a_proxy_whose_name_does_not_resolve(loop: EventLoop) -> None:
     recorder = Recorder()
-    transport = Transport(loop, recorder, "127.0.0.1", 5671, timeout=PATIENCE,
-                          proxy=ProxyParameters("proxy.invalid", 3128))
+    transport = Transport(
+        loop,
+        recorder,
+        "127.0.0.1",
+        5671,
+        timeout=PATIENCE,
+        proxy=ProxyParameters("proxy.invalid", 3128),
+    )
     on_loop(loop, transport.start)
     assert "the name of proxy proxy.invalid:3128 does not resolve" in str(recorder.wait_lost())
 

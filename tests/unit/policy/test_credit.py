@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """CreditWindow, by example and as a state machine over every order of events."""
 
@@ -28,9 +18,9 @@ def attached(limit: int) -> CreditWindow:
 
 def test_the_whole_limit_is_granted_at_attach():
     window = CreditWindow(100)
-    assert (window.credit, window.level, window.generation) == (0, 0, 0)
+    assert (window.credit, window.level) == (0, 0)
     assert window.on_attached() == 100
-    assert (window.credit, window.level, window.generation) == (100, 100, 1)
+    assert (window.credit, window.level) == (100, 100)
 
 
 def test_nothing_is_granted_before_the_level_is_below_half():
@@ -77,21 +67,6 @@ def test_after_a_detach_nothing_is_granted_and_nothing_is_unsettled():
     assert window.on_settled(10) == 0
     assert window.level == 0
     assert window.on_attached() == 10
-
-
-def test_settling_what_an_earlier_attachment_delivered_changes_nothing():
-    window = attached(10)
-    for _ in range(5):
-        window.on_delivery()
-    old = window.generation
-    window.on_detached()
-    window.on_attached()
-    for _ in range(10):
-        window.on_delivery()
-    assert window.on_settled(5, old) == 0
-    assert window.unsettled == 10
-    assert window.on_settled(5, window.generation) == 0
-    assert window.on_settled(1, window.generation) == 6
 
 
 def test_settling_more_than_there_is_counts_as_all():
@@ -207,7 +182,7 @@ class CreditMachine(RuleBasedStateMachine):
         self.stopped = False
         self.paused = False
         self.granted = self.delivered = self.settled = self.stalls = 0
-        self.owed = {0: 0}  # attachment -> deliveries not settled yet
+        self.owed = 0  # deliveries of the present attachment that are not settled yet
 
     def grant(self, credit: int) -> None:
         assert credit >= 0
@@ -224,7 +199,7 @@ class CreditMachine(RuleBasedStateMachine):
         self.granted = self.delivered = self.settled = 0
         self.largest = self.limit
         self.grant(self.window.on_attached())
-        self.owed[self.window.generation] = 0
+        self.owed = 0
 
     @rule()
     @precondition(lambda self: self.link)
@@ -238,20 +213,18 @@ class CreditMachine(RuleBasedStateMachine):
     def deliver(self, burst):
         for _ in range(min(burst, self.granted - self.delivered)):
             self.delivered += 1
-            self.owed[self.window.generation] += 1
+            self.owed += 1
             last = self.granted == self.delivered
             self.stalls += last
             assert self.window.on_delivery() is last
 
     @rule(data=st.data())
-    @precondition(lambda self: any(self.owed.values()))
+    @precondition(lambda self: self.link and self.owed)
     def settle(self, data):
-        generation = data.draw(st.sampled_from([g for g, n in self.owed.items() if n]))
-        n = data.draw(st.integers(1, self.owed[generation]))
-        self.owed[generation] -= n
-        if generation == self.window.generation and self.link:
-            self.settled += n
-        self.grant(self.window.on_settled(n, generation))
+        n = data.draw(st.integers(1, self.owed))
+        self.owed -= n
+        self.settled += n
+        self.grant(self.window.on_settled(n))
 
     @rule(limit=st.integers(1, 40))
     def resize(self, limit):
@@ -288,7 +261,7 @@ class CreditMachine(RuleBasedStateMachine):
                 self.granted += 1
                 self.delivered += 1
                 self.largest += 1
-                self.owed[self.window.generation] += 1
+                self.owed += 1
                 assert self.window.on_delivery() is False
 
     @rule()

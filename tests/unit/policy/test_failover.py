@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The choice of hosts, by scenario and as a state machine."""
 
@@ -128,19 +118,19 @@ def test_what_became_of_each_host_is_kept():
     state = failover.next_attempt(begin([A, B]), HALF).state
     assert state.current == A
     state = failover.failed(state, "refused")
-    assert state.describe() == "a:5672 (refused), b:5672"
+    assert [str(host) for host in state.hosts] == ["a:5672 (refused)", "b:5672"]
     state = failover.next_attempt(state, HALF).state
     assert state.current == B
     state = failover.succeeded(state)
     assert [(s.attempts, s.failures) for s in state.hosts] == [(1, 1), (1, 0)]
     state = failover.lost(state, ConnectionError("closed"))
-    assert state.describe() == "a:5672 (refused), b:5672 (closed)"
+    assert [str(host) for host in state.hosts] == ["a:5672 (refused)", "b:5672 (closed)"]
     assert state.current == A
 
 
 def test_success_forgives_the_host():
     state = failover.lost(failover.succeeded(begin([A])), "closed")
-    assert failover.succeeded(state).describe() == "a:5672"
+    assert [str(host) for host in failover.succeeded(state).hosts] == ["a:5672"]
 
 
 def test_a_loss_begins_a_new_round():

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What follows from each outcome (AMQP 1.0 section 3.4)."""
 
@@ -92,17 +82,21 @@ def test_a_modification_carries_its_flags():
     assert (error.failed, error.undeliverable) == (False, True)
 
 
-@pytest.mark.parametrize(("disposition", "action"), [
-    (RELEASED, Action.DONE),
-    (Disposition(Outcome.REJECTED, condition="amqp:not-found"), Action.DONE),
-    (Disposition(Outcome.REJECTED, condition="amqp:not-allowed"), Action.FAIL),
-    (Disposition(Outcome.REJECTED), Action.FAIL),
-    (Disposition(Outcome.MODIFIED, failed=True), Action.FAIL),
-    (Disposition(Outcome.IN_DOUBT), Action.FAIL),
-    (Disposition(Outcome.ACCEPTED), Action.DONE),
-], ids=str)
+@pytest.mark.parametrize(
+    ("disposition", "action"),
+    [
+        (RELEASED, Action.DONE),
+        (Disposition(Outcome.REJECTED, condition="amqp:not-found"), Action.DONE),
+        (Disposition(Outcome.REJECTED, condition="amqp:not-allowed"), Action.FAIL),
+        (Disposition(Outcome.REJECTED), Action.FAIL),
+        (Disposition(Outcome.MODIFIED, failed=True), Action.FAIL),
+        (Disposition(Outcome.IN_DOUBT), Action.FAIL),
+        (Disposition(Outcome.ACCEPTED), Action.DONE),
+    ],
+    ids=str,
+)
 def test_that_nobody_took_what_is_for_whoever_is_there_is_no_failure(disposition, action):
-    decision = choose(disposition, for_whoever=True)
+    decision = choose(disposition, best_effort=True)
     assert (decision.action, decision.error is None) == (action, action is Action.DONE)
     if action is Action.DONE and disposition.outcome is not Outcome.ACCEPTED:
         assert choose(disposition, resend_released=False).action is Action.FAIL

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Retry and the delays between attempts."""
 
@@ -21,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from amqp1_driver import exceptions
 from amqp1_driver.policy import Backoff, Retry
+from amqp1_driver.policy.backoff import Pauses
 
 RECOVERABLE = exceptions.ConnectionFailed("refused")
 FINAL = exceptions.DeliveryRejected(condition="amqp:not-allowed")
@@ -150,3 +141,24 @@ class RetryMachine(RuleBasedStateMachine):
 
 
 TestRetryMachine = RetryMachine.TestCase
+
+
+class Ones:
+    def random(self):
+        return 1.0
+
+
+def test_what_keeps_ending_is_tried_again_more_and_more_seldom():
+    pauses = Pauses(Backoff(1.0, 2.0, 30.0), Ones())
+    now, seen = 1000.0, []
+    for _ in range(7):
+        seen.append(pauses.next(now))
+        now += seen[-1] + 0.1
+    assert seen == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_what_has_lasted_begins_anew():
+    pauses = Pauses(Backoff(1.0, 2.0, 30.0), Ones())
+    assert [pauses.next(1000.0), pauses.next(1001.0)] == [1, 2]
+    assert pauses.next(1003.0 + 60.0) == 4
+    assert pauses.next(1067.0 + 60.1) == 1

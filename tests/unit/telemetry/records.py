@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Records for tests, by few words."""
 
@@ -22,13 +12,22 @@ def stalled(address="q"):
     return Stalled(ORIGIN, 0.0, "bus:5672", address, 10)
 
 
-def record(address="q", batch=0):
-    return stalled(address).record(batch)
+def record(address="q", dropped=0):
+    return stalled(address).record(dropped)
 
 
 def message(operation="call", **fields):
-    values = {"time": 0, "kind": "send", "container": "c", "pid": 42, "operation": operation,
-              "outcome": "accepted", "size": 100, "total_us": 1000, **fields}
+    values = {
+        "time": 0,
+        "kind": "send",
+        "container": "c",
+        "pid": 42,
+        "operation": operation,
+        "outcome": "accepted",
+        "size": 100,
+        "total_us": 1000,
+        **fields,
+    }
     return Record(**values)
 
 

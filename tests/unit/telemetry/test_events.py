@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Events become flat records, and those become JSON lines, with these names."""
 
@@ -24,67 +14,203 @@ MIDNIGHT = 1795305600.0
 
 def test_the_columns_are_those_that_the_pipeline_reads() -> None:
     assert events.FIELDS == (
-        "time", "kind", "container", "pid", "host", "address", "operation", "message_id",
-        "outcome", "error", "stage", "handover_us", "wait_us", "ack_us", "reply_us", "total_us",
-        "size", "credit", "state", "batch")
+        "time",
+        "kind",
+        "container",
+        "pid",
+        "host",
+        "address",
+        "operation",
+        "message_id",
+        "outcome",
+        "error",
+        "stage",
+        "handover_us",
+        "wait_us",
+        "ack_us",
+        "reply_us",
+        "total_us",
+        "size",
+        "credit",
+        "state",
+        "dropped",
+    )
     assert {
-        "kind", "container", "host", "address", "operation", "message_id", "outcome", "error",
-        "stage", "state"} == events.TEXTS
+        "kind",
+        "container",
+        "host",
+        "address",
+        "operation",
+        "message_id",
+        "outcome",
+        "error",
+        "stage",
+        "state",
+    } == events.TEXTS
 
 
 def test_a_call_with_its_reply() -> None:
-    event = Message(ORIGIN, MIDNIGHT + 0.25, "send", "bus:5672", "/queues/q", "call", "a-1",
-                    "accepted", None, None, 0.00002, 0.00001, 0.0015, 0.002, 0.0021, 100)
+    event = Message(
+        ORIGIN,
+        MIDNIGHT + 0.25,
+        "send",
+        "bus:5672",
+        "/queues/q",
+        "call",
+        "a-1",
+        "accepted",
+        None,
+        None,
+        0.00002,
+        0.00001,
+        0.0015,
+        0.002,
+        0.0021,
+        100,
+    )
     assert event.record() == Record(
-        time=1795305600250000, kind="send", container="nova-1", pid=42, host="bus:5672",
-        address="/queues/q", operation="call", message_id="a-1", outcome="accepted", error=None,
-        stage=None, handover_us=20, wait_us=10, ack_us=1500, reply_us=2000, total_us=2100,
-        size=100, credit=None, state=None, batch=0)
+        time=1795305600250000,
+        kind="send",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="/queues/q",
+        operation="call",
+        message_id="a-1",
+        outcome="accepted",
+        error=None,
+        stage=None,
+        handover_us=20,
+        wait_us=10,
+        ack_us=1500,
+        reply_us=2000,
+        total_us=2100,
+        size=100,
+        credit=None,
+        state=None,
+        dropped=0,
+    )
 
 
 def test_a_cast_that_was_never_sent() -> None:
-    event = Message(ORIGIN, MIDNIGHT, "send", "bus:5672", "topic", "cast", "a-2", "timeout",
-                    "DeadlineExpired", "connection", 0.00002, None, None, None, 30.0, 100)
-    assert event.record(batch=7) == Record(
-        time=1795305600000000, kind="send", container="nova-1", pid=42, host="bus:5672",
-        address="topic", operation="cast", message_id="a-2", outcome="timeout",
-        error="DeadlineExpired", stage="connection", handover_us=20, wait_us=None, ack_us=None,
-        reply_us=None, total_us=30000000, size=100, credit=None, state=None, batch=7)
+    event = Message(
+        ORIGIN,
+        MIDNIGHT,
+        "send",
+        "bus:5672",
+        "topic",
+        "cast",
+        "a-2",
+        "timeout",
+        "DeadlineExpired",
+        "connection",
+        0.00002,
+        None,
+        None,
+        None,
+        30.0,
+        100,
+    )
+    assert event.record(dropped=7) == Record(
+        time=1795305600000000,
+        kind="send",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="topic",
+        operation="cast",
+        message_id="a-2",
+        outcome="timeout",
+        error="DeadlineExpired",
+        stage="connection",
+        handover_us=20,
+        wait_us=None,
+        ack_us=None,
+        reply_us=None,
+        total_us=30000000,
+        size=100,
+        credit=None,
+        state=None,
+        dropped=7,
+    )
 
 
 def test_stalls_of_subscriptions_have_a_credit_those_of_senders_a_stage() -> None:
     assert Stalled(ORIGIN, MIDNIGHT, "bus:5672", "q", 100).record() == Record(
-        time=1795305600000000, kind="stall", container="nova-1", pid=42, host="bus:5672",
-        address="q", credit=100)
+        time=1795305600000000,
+        kind="stall",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="q",
+        credit=100,
+    )
     assert Stalled(ORIGIN, MIDNIGHT, "bus:5672", "q").record() == Record(
-        time=1795305600000000, kind="stall", container="nova-1", pid=42, host="bus:5672",
-        address="q", stage="credit")
+        time=1795305600000000,
+        kind="stall",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="q",
+        stage="credit",
+    )
     assert Resumed(ORIGIN, MIDNIGHT, "bus:5672", "q", 1.5, 100).record() == Record(
-        time=1795305600000000, kind="resume", container="nova-1", pid=42, host="bus:5672",
-        address="q", total_us=1500000, credit=100)
+        time=1795305600000000,
+        kind="resume",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="q",
+        total_us=1500000,
+        credit=100,
+    )
     assert Resumed(ORIGIN, MIDNIGHT, "bus:5672", None, 2.0, outcome="none").record() == Record(
-        time=1795305600000000, kind="resume", container="nova-1", pid=42, host="bus:5672",
-        outcome="none", stage="credit", total_us=2000000)
+        time=1795305600000000,
+        kind="resume",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        outcome="none",
+        stage="credit",
+        total_us=2000000,
+    )
 
 
 def test_changes_of_state() -> None:
-    assert Changed(ORIGIN, MIDNIGHT, "connection", "bus:5672", None, "backoff",
-                   "ConnectionLost").record() == Record(
-        time=1795305600000000, kind="connection", container="nova-1", pid=42, host="bus:5672",
-        error="ConnectionLost", state="backoff")
+    assert Changed(
+        ORIGIN, MIDNIGHT, "connection", "bus:5672", None, "backoff", "ConnectionLost"
+    ).record() == Record(
+        time=1795305600000000,
+        kind="connection",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        error="ConnectionLost",
+        state="backoff",
+    )
     assert Changed(ORIGIN, MIDNIGHT, "link", "bus:5672", "q", "attached").record(2) == Record(
-        time=1795305600000000, kind="link", container="nova-1", pid=42, host="bus:5672",
-        address="q", state="attached", batch=2)
+        time=1795305600000000,
+        kind="link",
+        container="nova-1",
+        pid=42,
+        host="bus:5672",
+        address="q",
+        state="attached",
+        dropped=2,
+    )
 
 
 def test_json_lines_leave_out_what_does_not_apply() -> None:
-    records = [Stalled(ORIGIN, MIDNIGHT + 0.000001, "bus:5672", "q\u00e9", 100).record(),
-               Changed(ORIGIN, MIDNIGHT, "link", "bus:5672", "q", "attached").record()]
+    records = [
+        Stalled(ORIGIN, MIDNIGHT + 0.000001, "bus:5672", "q\u00e9", 100).record(),
+        Changed(ORIGIN, MIDNIGHT, "link", "bus:5672", "q", "attached").record(),
+    ]
     assert events.to_lines(records) == (
         b'{"time":"2026-11-22T00:00:00.000001Z","kind":"stall","container":"nova-1","pid":42,'
-        b'"host":"bus:5672","address":"q\xc3\xa9","credit":100,"batch":0}\n'
+        b'"host":"bus:5672","address":"q\xc3\xa9","credit":100,"dropped":0}\n'
         b'{"time":"2026-11-22T00:00:00.000000Z","kind":"link","container":"nova-1","pid":42,'
-        b'"host":"bus:5672","address":"q","state":"attached","batch":0}\n')
+        b'"host":"bus:5672","address":"q","state":"attached","dropped":0}\n'
+    )
 
 
 def test_text_that_is_no_unicode_does_not_fail_the_rest() -> None:
@@ -94,9 +220,17 @@ def test_text_that_is_no_unicode_does_not_fail_the_rest() -> None:
 
 def test_json_reads_what_is_written_by_hand() -> None:
     strange = 'a "b" \\ \n \u2028 \x00 é 😀'
-    record = Record(1795305600250000, "send", strange, 42, host=strange, handover_us=0,
-                    total_us=2100, batch=7)
+    record = Record(
+        1795305600250000, "send", strange, 42, host=strange, handover_us=0, total_us=2100, dropped=7
+    )
     (line,) = events.to_lines([record]).decode().split("\n")[:-1]
     assert json.loads(line) == {
-        "time": "2026-11-22T00:00:00.250000Z", "kind": "send", "container": strange, "pid": 42,
-        "host": strange, "handover_us": 0, "total_us": 2100, "batch": 7}
+        "time": "2026-11-22T00:00:00.250000Z",
+        "kind": "send",
+        "container": strange,
+        "pid": 42,
+        "host": strange,
+        "handover_us": 0,
+        "total_us": 2100,
+        "dropped": 7,
+    }

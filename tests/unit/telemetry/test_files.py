@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Files: whole ones only under a name, bounded, and no error of the disc does harm."""
 
@@ -29,8 +19,10 @@ from amqp1_driver.telemetry.formats import make_format
 from .records import Clock, message, record
 
 #: of record("q") as a line of JSON
-LINE = ('{"time":"1970-01-01T00:00:00.000000Z","kind":"stall","container":"c","pid":42,'
-        '"host":"bus:5672","address":"q","credit":10,"batch":0}\n')
+LINE = (
+    '{"time":"1970-01-01T00:00:00.000000Z","kind":"stall","container":"c","pid":42,'
+    '"host":"bus:5672","address":"q","credit":10,"dropped":0}\n'
+)
 
 
 @pytest.fixture
@@ -48,8 +40,17 @@ def make(folder, clock):
     made = []
 
     def sink(format="json", max_bytes=1000000, max_seconds=60.0, keep=100, **more):
-        made.append(FileSink(str(folder), make_format(format), max_bytes=max_bytes,
-                             max_seconds=max_seconds, keep=keep, now=clock, **more))
+        made.append(
+            FileSink(
+                str(folder),
+                make_format(format),
+                max_bytes=max_bytes,
+                max_seconds=max_seconds,
+                keep=keep,
+                now=clock,
+                **more,
+            )
+        )
         return made[-1]
 
     yield sink
@@ -64,8 +65,11 @@ def names(folder):
 
 
 def lines(folder):
-    return [json.loads(line) for name in names(folder)[0]
-            for line in (folder / name).read_text().splitlines()]
+    return [
+        json.loads(line)
+        for name in names(folder)[0]
+        for line in (folder / name).read_text().splitlines()
+    ]
 
 
 def test_a_file_has_its_name_only_when_it_is_whole(make, folder):
@@ -85,8 +89,7 @@ def test_a_new_file_after_so_many_bytes(make, folder):
         sink.take([record()])
     assert names(folder)[1] == 1
     sink.close(1.0)
-    assert [(folder / name).read_text() for name in names(folder)[0]] == [
-        2 * LINE, 2 * LINE, LINE]
+    assert [(folder / name).read_text() for name in names(folder)[0]] == [2 * LINE, 2 * LINE, LINE]
 
 
 def test_a_new_file_after_so_many_seconds(make, folder, clock):
@@ -115,7 +118,11 @@ def test_the_oldest_files_go_whoever_wrote_them_and_no_others(make, folder, cloc
         sink.take([record()])
     found = names(folder)[0]
     assert [name[:22] for name in found] == [
-        "amqp1-20261122T000002Z", "amqp1-20261122T000003Z", "amqp1-20261122T000004Z", "notes.txt"]
+        "amqp1-20261122T000002Z",
+        "amqp1-20261122T000003Z",
+        "amqp1-20261122T000004Z",
+        "notes.txt",
+    ]
 
 
 def test_all_files_are_kept(make, folder):
@@ -134,7 +141,7 @@ class Disc:
     def __call__(self, file, data):
         if self.room == 0:
             raise OSError(errno.ENOSPC, "No space left on device")
-        done = os.write(file, data[:self.room])
+        done = os.write(file, data[: self.room])
         self.room -= done
         return done
 
@@ -150,19 +157,23 @@ def test_a_full_disc_costs_records_which_are_counted_and_no_half_line_stays(make
     sink.take([record("d"), record("e")])
     sink.take([record("f")])
     sink.close(1.0)
-    assert [(line["address"], line["batch"]) for line in lines(folder)] == [
-        ("a", 0), ("d", 4), ("e", 0), ("f", 0)]
+    assert [(line["address"], line["dropped"]) for line in lines(folder)] == [
+        ("a", 0),
+        ("d", 4),
+        ("e", 0),
+        ("f", 0),
+    ]
 
 
 def test_what_was_dropped_before_is_not_forgotten_on_a_full_disc(make, folder):
     disc = Disc(0)
     sink = make(write=disc)
     with pytest.raises(OSError, match="No space left"):
-        sink.take([record("a", batch=5), record("b")])
+        sink.take([record("a", dropped=5), record("b")])
     disc.room = 10000
-    sink.take([record("c", batch=1)])
+    sink.take([record("c", dropped=1)])
     sink.close(1.0)
-    assert [(line["address"], line["batch"]) for line in lines(folder)] == [("c", 8)]
+    assert [(line["address"], line["dropped"]) for line in lines(folder)] == [("c", 8)]
 
 
 def test_a_file_that_never_got_a_line_does_not_stay(make, folder):
@@ -182,7 +193,7 @@ def test_no_permission_and_then_there_is(make, folder):
     sink._directory = str(folder)
     sink.take([record("b")])
     sink.close(1.0)
-    assert [(line["address"], line["batch"]) for line in lines(folder)] == [("b", 1)]
+    assert [(line["address"], line["dropped"]) for line in lines(folder)] == [("b", 1)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
@@ -192,8 +203,14 @@ def test_a_disc_that_is_really_full(tmp_path, clock):
     if os.system(f"mount -t tmpfs -o size=64k tmpfs {place} 2>/dev/null"):
         pytest.skip("no mounts here")
     try:
-        sink = FileSink(str(place / "t"), make_format("json"), max_bytes=1 << 30,
-                        max_seconds=60.0, keep=0, now=clock)
+        sink = FileSink(
+            str(place / "t"),
+            make_format("json"),
+            max_bytes=1 << 30,
+            max_seconds=60.0,
+            keep=0,
+            now=clock,
+        )
         with pytest.raises(OSError, match="No space left"):
             for number in range(1000):
                 sink.take([record(str(number))])
@@ -208,12 +225,27 @@ def test_a_disc_that_is_really_full(tmp_path, clock):
 # -- columns ---------------------------------------------------------------------------------------
 
 SCHEMA = [
-    ("time", "timestamp[us, tz=UTC]"), ("kind", "string"), ("container", "string"),
-    ("pid", "int64"), ("host", "string"), ("address", "string"), ("operation", "string"),
-    ("message_id", "string"), ("outcome", "string"), ("error", "string"), ("stage", "string"),
-    ("handover_us", "int64"), ("wait_us", "int64"), ("ack_us", "int64"), ("reply_us", "int64"),
-    ("total_us", "int64"), ("size", "int64"), ("credit", "int64"), ("state", "string"),
-    ("batch", "int64")]
+    ("time", "timestamp[us, tz=UTC]"),
+    ("kind", "string"),
+    ("container", "string"),
+    ("pid", "int64"),
+    ("host", "string"),
+    ("address", "string"),
+    ("operation", "string"),
+    ("message_id", "string"),
+    ("outcome", "string"),
+    ("error", "string"),
+    ("stage", "string"),
+    ("handover_us", "int64"),
+    ("wait_us", "int64"),
+    ("ack_us", "int64"),
+    ("reply_us", "int64"),
+    ("total_us", "int64"),
+    ("size", "int64"),
+    ("credit", "int64"),
+    ("state", "string"),
+    ("dropped", "int64"),
+]
 
 
 def read(path):
@@ -227,7 +259,7 @@ def read(path):
 def test_columns(make, folder, clock, format):
     sink = make(format)
     sink.take([message(time=1795305600000001, message_id="m", address=None)])
-    sink.take([record("b", batch=3)])
+    sink.take([record("b", dropped=3)])
     assert not folder.exists()  # it is in memory until it is whole
     clock.now += 60.0
     sink.tick()
@@ -236,11 +268,17 @@ def test_columns(make, folder, clock, format):
     first, second = (read(folder / name) for name in names(folder)[0])
     assert [(field.name, str(field.type)) for field in first.schema] == SCHEMA
     assert [row["time"].isoformat() for row in first.to_pylist()] == [
-        "2026-11-22T00:00:00.000001+00:00", "1970-01-01T00:00:00+00:00"]
-    assert [(row["kind"], row["address"], row["message_id"], row["total_us"], row["batch"])
-            for row in [*first.to_pylist(), *second.to_pylist()]] == [
-        ("send", None, "m", 1000, 0), ("stall", "b", None, None, 3),
-        ("stall", "c", None, None, 0)]
+        "2026-11-22T00:00:00.000001+00:00",
+        "1970-01-01T00:00:00+00:00",
+    ]
+    assert [
+        (row["kind"], row["address"], row["message_id"], row["total_us"], row["dropped"])
+        for row in [*first.to_pylist(), *second.to_pylist()]
+    ] == [
+        ("send", None, "m", 1000, 0),
+        ("stall", "b", None, None, 3),
+        ("stall", "c", None, None, 0),
+    ]
 
 
 def test_columns_of_more_than_one_group_are_bounded_by_bytes(make, folder):
@@ -263,15 +301,15 @@ def test_columns_that_cannot_be_written_count_as_lost(make, folder):
     sink.close(1.0)
     (name,), left = names(folder)
     assert left == 0
-    assert [(row["address"], row["batch"]) for row in read(folder / name).to_pylist()] == [
-        ("c", 2)]
+    assert [(row["address"], row["dropped"]) for row in read(folder / name).to_pylist()] == [
+        ("c", 2)
+    ]
 
 
 # -- what others left ---------------------------------------------------------------------------
 
 
-def test_lines_of_a_process_that_was_killed_are_finished_without_the_one_that_was_cut(
-        make, folder):
+def test_lines_of_a_process_that_was_killed_are_finished_without_the_one_that_was_cut(make, folder):
     folder.mkdir()
     left = folder / ".amqp1-20261121T000000Z-host-1-abc-1.jsonl"
     left.write_text(LINE + LINE[:20])
@@ -285,8 +323,23 @@ def test_lines_of_a_process_that_was_killed_are_finished_without_the_one_that_wa
     sink = make()
     sink.take([record()])
     assert (folder / left.name[1:]).read_text() == LINE
-    assert names(folder) == (["amqp1-20261121T000000Z-host-1-abc-1.jsonl",
-                              "amqp1-20261121T000000Z-host-1-abc-2.jsonl"], 3)
+    assert names(folder) == (
+        ["amqp1-20261121T000000Z-host-1-abc-1.jsonl", "amqp1-20261121T000000Z-host-1-abc-2.jsonl"],
+        3,
+    )
+
+
+def test_columns_of_a_process_that_was_killed_are_removed(make, folder):
+    """Without its end such a file can't be read."""
+    folder.mkdir()
+    for suffix in ("parquet", "arrow"):
+        left = folder / f".amqp1-20261121T000000Z-host-1-abc-1.{suffix}"
+        left.write_bytes(b"PAR1")
+        os.utime(left, (0, 0))
+    young = folder / ".amqp1-20261121T000000Z-host-1-abc-2.parquet"
+    young.write_bytes(b"PAR1")
+    assert files.finish_left(str(folder)) == []
+    assert os.listdir(folder) == [young.name]
 
 
 def test_lines_of_a_process_that_lives_are_its_own(make, folder):

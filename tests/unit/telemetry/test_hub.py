@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The hub: bounded, never in the way, and every consumer gets what there is."""
 
@@ -83,7 +73,7 @@ def test_what_is_too_much_is_dropped_counted_and_told_with_the_next_record():
     assert hub.flush(PATIENCE)
     hub.emit(stalled("last"))
     assert hub.close(PATIENCE)
-    assert [(r.address, r.batch) for r in keeper.records if r.batch] == [("late 0", 7)]
+    assert [(r.address, r.dropped) for r in keeper.records if r.dropped] == [("late 0", 7)]
     assert len(keeper.records) == 4 + 10 + 1
     assert hub.dropped == 7
 
@@ -152,4 +142,5 @@ def test_complaints_are_rate_limited_and_counted(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "Telemetry: writing failed, and is tried further: disc full",
         "Telemetry: writing failed, and is tried further: disc full "
-        "(3 times more since the last time)"]
+        "(3 times more since the last time)",
+    ]

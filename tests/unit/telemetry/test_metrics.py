@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What is counted, and what Prometheus' own parser reads of it."""
 
@@ -26,9 +16,23 @@ from amqp1_driver.telemetry.metrics import BOUNDS_US, Histogram, Metrics
 from .records import message, record
 
 
-@pytest.mark.parametrize("us, bucket", [
-    (0, 0), (1, 0), (16, 0), (17, 1), (32, 1), (33, 2), (1000, 6), (1024, 6), (1025, 7),
-    (134217728, 23), (134217729, 24), (10**12, 24)])
+@pytest.mark.parametrize(
+    "us, bucket",
+    [
+        (0, 0),
+        (1, 0),
+        (16, 0),
+        (17, 1),
+        (32, 1),
+        (33, 2),
+        (1000, 6),
+        (1024, 6),
+        (1025, 7),
+        (134217728, 23),
+        (134217729, 24),
+        (10**12, 24),
+    ],
+)
 def test_a_bound_belongs_to_its_bucket(us, bucket):
     histogram = Histogram()
     histogram.add(us)
@@ -48,16 +52,24 @@ def changed(kind, state, container="c"):
 
 def filled():
     metrics = Metrics()
-    metrics.take([
-        message(handover_us=20, wait_us=10, ack_us=300, reply_us=900),
-        message(total_us=2000, size=50),
-        message("cast", outcome="released", error="amqp:not-found", total_us=5),
-        message("call", outcome="timeout", error="DeadlineExpired", stage="credit"),
-        record(), record()._replace(kind="resume", total_us=3000000),
-        record()._replace(stage="credit", credit=None),
-        changed("connection", "connecting"), changed("connection", "ready"),
-        changed("connection", "ready", "other"), changed("connection", "closed", "other"),
-        changed("link", "attaching"), changed("link", "attached"), changed("link", "attached")])
+    metrics.take(
+        [
+            message(handover_us=20, wait_us=10, ack_us=300, reply_us=900),
+            message(total_us=2000, size=50),
+            message("cast", outcome="released", error="amqp:not-found", total_us=5),
+            message("call", outcome="timeout", error="DeadlineExpired", stage="credit"),
+            record(),
+            record()._replace(kind="resume", total_us=3000000),
+            record()._replace(stage="credit", credit=None),
+            changed("connection", "connecting"),
+            changed("connection", "ready"),
+            changed("connection", "ready", "other"),
+            changed("connection", "closed", "other"),
+            changed("link", "attaching"),
+            changed("link", "attached"),
+            changed("link", "attached"),
+        ]
+    )
     return metrics
 
 
@@ -73,8 +85,11 @@ def scraped(endpoint):
     """All samples: name, labels without le, le, value."""
     with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as page:
         text = page.read().decode()
-    return {(sample.name, *sorted(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text) for sample in family.samples}
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def test_what_prometheus_reads(endpoint):
@@ -113,10 +128,19 @@ def test_what_prometheus_reads(endpoint):
         ("amqp1_link_changes_total", ("state", "attached")): 2,
         ("amqp1_telemetry_dropped_total",): 7,
     }
-    calls = {dict(key[1:])["le"]: value for key, value in buckets.items()
-             if key[0] == "amqp1_message_seconds_bucket" and ("operation", "call") in key}
-    assert (calls["1.6e-05"], calls["0.000512"], calls["0.001024"], calls["0.002048"],
-            calls["134.217728"], calls["+Inf"]) == (0, 0, 2, 3, 3, 3)
+    calls = {
+        dict(key[1:])["le"]: value
+        for key, value in buckets.items()
+        if key[0] == "amqp1_message_seconds_bucket" and ("operation", "call") in key
+    }
+    assert (
+        calls["1.6e-05"],
+        calls["0.000512"],
+        calls["0.001024"],
+        calls["0.002048"],
+        calls["134.217728"],
+        calls["+Inf"],
+    ) == (0, 0, 2, 3, 3, 3)
     assert len(calls) == 25
 
 

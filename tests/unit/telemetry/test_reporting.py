@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Records over the bus: bounded, best effort, and what is lost is told."""
 
@@ -17,10 +7,11 @@ import threading
 
 import pytest
 
-from amqp1_driver import exceptions, reporting
+from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.protocol.operation import Kind
-from amqp1_driver.reporting import BusSink
+from amqp1_driver.connection.operation import Kind
+from amqp1_driver.driver import reporting
+from amqp1_driver.driver.reporting import BusSink
 
 from .records import record
 
@@ -52,8 +43,18 @@ class Client:
         try:
             if not self.works:
                 raise exceptions.DeadlineExpired(stage="credit", host="bus:5672")
-            self.calls.append((kind, destination, timeout, retry, [
-                (line["address"], line["batch"]) for line in map(json.loads, body.splitlines())]))
+            self.calls.append(
+                (
+                    kind,
+                    destination,
+                    timeout,
+                    retry,
+                    [
+                        (line["address"], line["dropped"])
+                        for line in map(json.loads, body.splitlines())
+                    ],
+                )
+            )
         finally:
             self.tried.release()
 
@@ -76,7 +77,7 @@ def sink(client):
 
 
 def test_records_go_as_lines_when_the_hub_pauses_and_the_connection_is_closed(sink, client):
-    sink.take([record("a"), record("b", batch=3)])
+    sink.take([record("a"), record("b", dropped=3)])
     sink.take([record("c")])
     sink.tick()
     assert client.tried.acquire(timeout=PATIENCE)
@@ -84,7 +85,8 @@ def test_records_go_as_lines_when_the_hub_pauses_and_the_connection_is_closed(si
     sink.close(PATIENCE)
     assert client.calls == [
         (Kind.NOTIFY, WHERE, 5.0, 0, [("a", 0), ("b", 3), ("c", 0)]),
-        (Kind.NOTIFY, WHERE, 1.0, 0, [("d", 0)])]
+        (Kind.NOTIFY, WHERE, 1.0, 0, [("d", 0)]),
+    ]
     assert client.events == ["start", "close"]
 
 
@@ -98,11 +100,11 @@ def test_a_message_has_500_records_at_most(sink, client):
 def test_what_could_not_be_sent_is_told_with_the_next(sink, client, caplog):
     client.works = False
     for name in "ab":
-        sink.take([record(name, batch=2), record(name)])
+        sink.take([record(name, dropped=2), record(name)])
         sink.tick()
         assert client.tried.acquire(timeout=PATIENCE)
     client.works = True
-    sink.take([record("c", batch=1)])
+    sink.take([record("c", dropped=1)])
     sink.close(PATIENCE)
     assert client.told == [[("c", 2 * 4 + 1)]]
     assert caplog.text.count("sending telemetry over the bus failed") == 1
@@ -115,7 +117,7 @@ def test_what_there_is_no_room_for_is_told_with_the_next(sink, client, monkeypat
     sink.tick()
     assert client.busy.wait(PATIENCE)
     sink.take([record(name) for name in "abcde"])
-    sink.take([record("f", batch=4)])
+    sink.take([record("f", dropped=4)])
     client.go.set()
     sink.tick()
     assert client.tried.acquire(timeout=PATIENCE)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The peer that answers by itself, with single deviations; proton and pyngus as clients."""
 
 import proton
@@ -98,8 +88,10 @@ def test_one_transfer_is_overridden():
     link = client.sender("q")
     states = [client.send(link, body, body).remote_state for body in ("a", "b", "c")]
     assert states == [
-        proton.Delivery.ACCEPTED, proton.Delivery.RELEASED, proton.Delivery.ACCEPTED,
-    ]  # fmt: skip
+        proton.Delivery.ACCEPTED,
+        proton.Delivery.RELEASED,
+        proton.Delivery.ACCEPTED,
+    ]
 
 
 def test_a_rule_may_hold_for_ever_and_newer_ones_go_first():
@@ -109,8 +101,10 @@ def test_a_rule_may_hold_for_ever_and_newer_ones_go_first():
     link = client.sender("q")
     states = [client.send(link, "x", tag).remote_state for tag in ("a", "b", "c")]
     assert states == [
-        proton.Delivery.MODIFIED, proton.Delivery.REJECTED, proton.Delivery.REJECTED,
-    ]  # fmt: skip
+        proton.Delivery.MODIFIED,
+        proton.Delivery.REJECTED,
+        proton.Delivery.REJECTED,
+    ]
 
 
 def test_a_rule_for_an_address():
@@ -139,8 +133,10 @@ def test_a_step_takes_precedence_and_the_rest_is_answered():
     states = [client.send(link, body, body).remote_state for body in ("1", "2", "3")]
     peer.wait_done(0)
     assert states == [
-        proton.Delivery.ACCEPTED, proton.Delivery.REJECTED, proton.Delivery.ACCEPTED,
-    ]  # fmt: skip
+        proton.Delivery.ACCEPTED,
+        proton.Delivery.REJECTED,
+        proton.Delivery.ACCEPTED,
+    ]
 
 
 def test_no_credit_is_a_rule_too():

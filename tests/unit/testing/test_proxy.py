@@ -1,17 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 import contextlib
 import socket
 import threading
+import time
 
 import proton
 import pytest
@@ -229,3 +220,56 @@ def test_an_amqp_client_through_the_proxy():
         with pytest.raises(proton.ConnectionException):
             sender.send(proton.Message(body="y"))
         peer.wait_disconnected()
+
+
+def test_delayed_bytes_come_later_and_in_order(proxy, upstream):
+    with joined(proxy, upstream) as (client, server):
+        proxy.delay(0.2, "up")
+        began = time.monotonic()
+        client.sendall(b"one")
+        client.sendall(b"two")
+        assert read(server, 6) == b"onetwo"
+        assert time.monotonic() - began >= 0.2
+        server.sendall(b"not held")
+        assert read(client, 8) == b"not held"
+        proxy.delay(0.0)
+        client.sendall(b"three")
+        assert read(server, 5) == b"three"
+
+
+def test_a_throttled_connection_passes_so_many_bytes_per_second(proxy, upstream):
+    with joined(proxy, upstream) as (client, server):
+        proxy.throttle(10_000, "up")
+        began = time.monotonic()
+        client.sendall(b"x" * 3000)
+        assert read(server, 3000) == b"x" * 3000
+        # 500 of them may pass at once
+        assert time.monotonic() - began >= 0.2
+        proxy.throttle(0)
+        client.sendall(b"y" * 100_000)
+        assert read(server, 100_000) == b"y" * 100_000
+
+
+def test_an_abandoned_client_hears_nothing_until_it_is_buried(proxy, upstream):
+    with joined(proxy, upstream) as (client, server):
+        proxy.abandon()
+        assert ended(server) is True
+        client.sendall(b"to nobody")
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+        client.settimeout(10)
+        with joined(proxy, upstream) as (another, there):
+            another.sendall(b"x")
+            assert read(there, 1) == b"x"
+        proxy.bury()
+        assert ended(client) is True
+
+
+def test_the_end_of_a_delayed_stream_comes_after_its_bytes(proxy, upstream):
+    with joined(proxy, upstream) as (client, server):
+        proxy.delay(0.1, "up")
+        client.sendall(b"last")
+        client.shutdown(socket.SHUT_WR)
+        assert read(server, 4) == b"last"
+        assert server.recv(1) == b""

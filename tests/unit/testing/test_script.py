@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Scripts frame by frame, in memory, with proton's engine as the client."""
 
 import proton
@@ -35,9 +25,14 @@ def connected(peer, **kwargs):
 
 def test_open_and_begin_are_answered_as_the_script_says():
     peer = scripted(
-        product="qpid-cpp", version="1.40", properties={"x": 1}, offered_capabilities=["A", "B"],
-        container_id="bus", max_frame_size=1000, idle_time_out=30000,
-    )  # fmt: skip
+        product="qpid-cpp",
+        version="1.40",
+        properties={"x": 1},
+        offered_capabilities=["A", "B"],
+        container_id="bus",
+        max_frame_size=1000,
+        idle_time_out=30000,
+    )
     client = connected(peer)
     peer.wait_done(0)
     remote = client.connection
@@ -208,8 +203,11 @@ def test_a_large_transfer_comes_in_several_frames():
     assert link.current.pending == 1008
     assert not link.current.partial
     assert [len(e.payload) for e in peer.log if isinstance(e.performative, p.Transfer)] == [
-        300, 300, 300, 108,
-    ]  # fmt: skip
+        300,
+        300,
+        300,
+        108,
+    ]
 
 
 def test_the_peer_detaches_ends_and_closes():

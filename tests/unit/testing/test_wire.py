@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Expected bytes are literals after AMQP 1.0 part 1 (types) and parts 2, 3 and 5 (composites)."""
 
 import uuid
@@ -113,9 +103,21 @@ def test_long_values_take_four_byte_sizes():
 
 @pytest.mark.parametrize(
     "literal",
-    ["", "a1 05 61", "a1 01 ff", "3f", "c1 02 01 40", "c0 02 02 40", "c0 03 01 40 40",
-     "73 ffffffff",     "00 53 10", "c1 03 02 45 40", "00 53 10 40", "f0 00000005 ffffffff 40"],
-)  # fmt: skip
+    [
+        "",
+        "a1 05 61",
+        "a1 01 ff",
+        "3f",
+        "c1 02 01 40",
+        "c0 02 02 40",
+        "c0 03 01 40 40",
+        "73 ffffffff",
+        "00 53 10",
+        "c1 03 02 45 40",
+        "00 53 10 40",
+        "f0 00000005 ffffffff 40",
+    ],
+)
 def test_malformed_values_are_wire_errors(literal):
     with pytest.raises(WireError):
         wire.decode(bytes.fromhex(literal))
@@ -137,9 +139,7 @@ def test_no_bytes_raise_anything_but_wire_errors(data):
         pass
 
 
-@pytest.mark.parametrize(
-    "value", [UByte(256), UInt(-1), Short(40000), 2**63]
-)  # fmt: skip
+@pytest.mark.parametrize("value", [UByte(256), UInt(-1), Short(40000), 2**63])
 def test_numbers_that_do_not_fit_are_refused(value):
     with pytest.raises(ValueError, match="does not fit"):
         wire.encode(value)

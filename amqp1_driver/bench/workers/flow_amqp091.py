@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A plain client of AMQP 0.9.1 that sends and receives on one connection and one channel.
+
+The client repeats the measurement of RabbitMQ's publication on flow control: one thread receives
+with a prefetch and acknowledges each message; another publishes batches of 10,000 and waits for all
+confirms of a batch. The steps are those of ``flow.Worker``. The messages look like those of
+oslo.messaging's driver for RabbitMQ, so that the same tools can count them.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import amqp
+
+from . import usage
+from .copies import DIGITS
+from .ledger import FAILED, OK, Histogram, Ledger
+from .pace import Errors, outcome
+
+_BATCH = 10_000
+_POLL = 0.1
+
+
+class Batches:
+    """The account of one publisher, in the form that :func:`pace.outcome` reads.
+
+    :param number: number of the publisher; negative: warm-up
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        #: for each message OK if the broker has confirmed it, otherwise FAILED
+        self.states = bytearray()
+        self.latency = Histogram()
+        self.errors = Errors()
+        self.ended = 0
+        #: number of messages that are not confirmed yet
+        self.outside = 0
+
+
+class Worker:
+    """One connection with one channel.
+
+    The reading thread receives messages and confirms, and makes requests; publishers write from
+    threads of their own.
+
+    :param order: the first one from the parent
+    """
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        parts = urlsplit(order["url"])
+        self._order = order
+        self._payload = "x" * order["size"]
+        self._ledger = Ledger()
+        # py-amqp has one buffer for all writes of a connection; a callback may write again
+        self._writing = threading.RLock()
+        self._confirmed = threading.Condition()
+        # unconfirmed messages by delivery-tag, in order: time of publishing, publisher's account,
+        # number in the account
+        self._outside: dict[int, tuple[int, Batches, int]] = {}
+        self._published = 0
+        self._ended = False
+        self._requests: deque[Callable[[], None]] = deque()
+        self._connection = amqp.Connection(
+            f"{parts.hostname}:{parts.port or 5672}",
+            unquote(parts.username or "guest"),
+            unquote(parts.password or "guest"),
+            connect_timeout=order["timeout"],
+        )
+        # with connection.blocked, basic_publish() of py-amqp would read on a publisher's thread
+        self._connection.negotiate_capabilities = {"consumer_cancel_notify": True}
+        self._connection.connect()
+        self._channel = self._connection.channel()
+        self._channel.confirm_select()
+        self._channel.events["basic_ack"].add(self._on_confirm)
+        self._channel.events["basic_nack"].add(self._on_refusal)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def about(self) -> dict[str, Any]:
+        """Return the name and version of the library."""
+        return {"library": f"py-amqp {amqp.__version__}"}
+
+    def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
+        """Publish to the queue of each sender, and count what is received meanwhile.
+
+        :param at: when to begin, monotonic nanoseconds
+        """
+        until = at + int(seconds * 1e9)
+        publishers = []
+        for sender in senders:
+            batches = Batches(sender["first"])
+            queue = f"{sender['topic']}.{self._order['server']}"
+            thread = threading.Thread(
+                target=self._publish, args=(batches, queue, at, until), daemon=True
+            )
+            thread.start()
+            publishers.append((sender["name"], batches, thread))
+        before, used = self._count(at), usage.own()
+        after = self._count(until)
+        cpu = usage.own().since(used).cpu_us
+        for _, _, thread in publishers:
+            thread.join()
+        found = {name: outcome([batches]) for name, batches, _ in publishers}
+        return {"senders": found, "received": after - before, "busy": cpu / 1e6 / seconds}
+
+    def listen(self, topic: str) -> dict[str, Any]:
+        """Start to receive from the queue of a topic."""
+        queue = f"{topic}.{self._order['server']}"
+        self._request(lambda: self._consume(queue))
+        return {}
+
+    def hush(self) -> dict[str, Any]:
+        """Stop receiving; return the ledger of what was received."""
+        self._request(lambda: self._channel.basic_cancel("receiver"))
+        return self._ledger.dump()
+
+    def close(self) -> dict[str, Any]:
+        """Close the connection."""
+        self._ended = True
+        self._reader.join(self._order["timeout"])
+        self._connection.close()
+        return {}
+
+    # -- publishers ------------------------------------------------------------------------
+
+    def _publish(self, batches: Batches, queue: str, at: int, until: int) -> None:
+        _sleep_until(at)
+        while time.monotonic_ns() < until:
+            for _ in range(_BATCH):
+                now = time.monotonic_ns()
+                if now >= until:
+                    break
+                number = len(batches.states)
+                message = amqp.Message(self._body(batches.number, number, now), delivery_mode=2)
+                with self._writing:
+                    with self._confirmed:
+                        self._published += 1
+                        self._outside[self._published] = now, batches, number
+                        batches.outside += 1
+                        batches.states.append(FAILED)
+                    self._channel.basic_publish(message, "", queue)
+            with self._confirmed:
+                if not self._confirmed.wait_for(
+                    lambda: not batches.outside, self._order["timeout"]
+                ):
+                    batches.errors.add(TimeoutError(f"{batches.outside} messages not confirmed"))
+        batches.ended = time.monotonic_ns()
+
+    def _body(self, sender: int, number: int, now: int) -> str:
+        """One message as oslo.messaging's driver for RabbitMQ writes it."""
+        args = {"i": sender, "n": f"{number:0{DIGITS}d}", "t": now, "p": self._payload}
+        message = json.dumps({"method": "take", "args": args, "_unique_id": f"{number:032x}"})
+        return json.dumps({"oslo.version": "2.0", "oslo.message": message})
+
+    # -- the reading thread ------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while not self._ended:
+            while self._requests:
+                self._requests.popleft()()
+            # a timeout of py-amqp is set on the socket, and would interrupt writes of publishers
+            if select.select([self._connection.sock], [], [], _POLL)[0]:
+                self._connection.drain_events()
+
+    def _request(self, request: Callable[[], None]) -> None:
+        """Have the reading thread make a request and read its answer.
+
+        :raises TimeoutError: there is no answer in time
+        """
+        done = threading.Event()
+
+        def make() -> None:
+            with self._writing:
+                request()
+            done.set()
+
+        self._requests.append(make)
+        if not done.wait(self._order["timeout"]):
+            raise TimeoutError("the broker does not answer")
+
+    def _consume(self, queue: str) -> None:
+        self._channel.basic_qos(0, self._order["prefetch"], False)
+        self._channel.basic_consume(queue, "receiver", callback=self._on_message)
+
+    def _on_message(self, message: Any) -> None:
+        args = json.loads(json.loads(message.body)["oslo.message"])["args"]
+        self._ledger.note(args["i"], int(args["n"]), args["t"], time.monotonic_ns())
+        with self._writing:
+            self._channel.basic_ack(message.delivery_tag)
+
+    def _on_confirm(self, tag: int, multiple: bool) -> None:
+        """Account for a confirm of one message, or of all messages up to it (``multiple``)."""
+        now = time.monotonic_ns()
+        with self._confirmed:
+            for published, batches, number in self._settled(tag, multiple):
+                batches.latency.add(now - published)
+                batches.states[number] = OK
+
+    def _on_refusal(self, tag: int, multiple: bool) -> None:
+        """Account for messages that the broker has refused (basic.nack)."""
+        with self._confirmed:
+            for _, batches, _ in self._settled(tag, multiple):
+                batches.errors.add(amqp.exceptions.MessageNacked("the broker refuses a message"))
+
+    def _settled(self, tag: int, multiple: bool) -> list[tuple[int, Batches, int]]:
+        """Remove messages that wait for a confirm, and return them."""
+        tags = [known for known in self._outside if known <= tag] if multiple else [tag]
+        found = [self._outside.pop(known) for known in tags]
+        for _, batches, _ in found:
+            batches.outside -= 1
+        self._confirmed.notify_all()
+        return found
+
+    def _count(self, at: int) -> int:
+        """Wait until ``at``; return how many messages have been received by then."""
+        _sleep_until(at)
+        return self._ledger.received
+
+
+def _sleep_until(when: int) -> None:
+    left = when - time.monotonic_ns()
+    if left > 0:
+        time.sleep(left / 1e9)

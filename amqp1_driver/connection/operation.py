@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Operations: outgoing messages, each with its deadline, its retries and its future.
+
+An application thread makes an operation and hands it to the I/O thread, which owns it from then
+on. Both threads use ``future``. The waiting application thread also reads ``stage`` and ``queue``,
+for its error message.
+"""
+
+import enum
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from amqp1_driver import codec, exceptions
+from amqp1_driver.addressing.base import Destination
+from amqp1_driver.addressing.context import BusContext
+from amqp1_driver.addressing.peer import ReplyKind
+from amqp1_driver.addressing.servicebus import split_reply
+from amqp1_driver.policy.deadline import Deadline
+from amqp1_driver.policy.retry import Retry
+
+LOG = exceptions.logger(__name__)
+
+
+class Stage(enum.Enum):
+    """The event that a message waits for next; error messages quote the value."""
+
+    QUEUED = "connection or credit"
+    SENT = "acknowledgement"
+    ACCEPTED = "reply"
+    RETURNED = (
+        "reply; the bus gave the message back: there is no queue of such a server, or it "
+        "was deleted"
+    )
+    DONE = "nothing"
+
+
+_DONE = Stage.DONE
+
+
+class Kind(enum.Enum):
+    """The kind of a message; the values are those of the option ``pre_settled``."""
+
+    CALL = "rpc-call"
+    CAST = "rpc-cast"
+    REPLY = "rpc-reply"
+    NOTIFY = "notify"
+    HEARTBEAT = "heartbeat"
+
+
+class Completion(Protocol):
+    """The part of a future that the I/O thread uses."""
+
+    def set_result(self, value: Any) -> bool:
+        """Complete the future with a value; return whether it was open."""
+        ...
+
+    def set_exception(self, error: BaseException) -> bool:
+        """Complete the future with an error; return whether it was open."""
+        ...
+
+
+class Link(Protocol):
+    """The link on which an operation was sent."""
+
+    def cancel(self, op: "Operation") -> None:
+        """Forget a message that was sent: its caller has given up."""
+        ...
+
+
+class Place(enum.Enum):
+    """The kind of event that the messages of a queue wait for, for telemetry."""
+
+    #: a connection with a reply address
+    CONNECTION = enum.auto()
+    #: the declaration of a node, or a token for it
+    NODE = enum.auto()
+    #: the attach of a link
+    LINK = enum.auto()
+    #: credit of an attached link, or room in its session's window
+    CREDIT = enum.auto()
+    #: the end of the pause before the driver sends a message again that the peer did not accept
+    RETRY = enum.auto()
+
+
+class Queue:
+    """Messages that wait for the same event, oldest first.
+
+    :ivar place: kind of the event
+    :ivar waits_for: the event in words, for errors; any thread may read it
+    :ivar operations: the messages by ``id()``; change them only by the methods of :class:`Outbox`
+    """
+
+    __slots__ = ("operations", "place", "waits_for")
+
+    def __init__(self, place: Place, waits_for: str) -> None:
+        self.place = place
+        self.waits_for = waits_for
+        self.operations: OrderedDict[int, Operation] = OrderedDict()
+
+
+class Operation:
+    """A message with all that the driver needs to send it, several times if necessary.
+
+    :param kind: the purpose of the message
+    :param message_id: unique; named in errors
+    :param body: payload, encoded
+    :param deadline: when the sender gives up
+    :param retry: the retries that are left
+    :param future: completed exactly once; None: no thread waits
+    :param settled: send the message settled, so that it has no outcome
+    :param gzip: ``body`` is compressed
+    """
+
+    __slots__ = (
+        "address",
+        "attempts",
+        "body",
+        "data",
+        "deadline",
+        "future",
+        "generation",
+        "gzip",
+        "kind",
+        "message_id",
+        "queue",
+        "retry",
+        "sender",
+        "settled",
+        "stage",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        message_id: str,
+        body: bytes,
+        deadline: Deadline,
+        retry: Retry,
+        future: Completion | None,
+        *,
+        settled: bool = False,
+        gzip: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.message_id = message_id
+        self.body = body
+        self.deadline = deadline
+        self.retry = retry
+        self.future = future
+        self.settled = settled
+        self.gzip = gzip
+        self.stage = Stage.QUEUED
+        #: the queue of the outbox in which it waits, or waited last
+        self.queue: Queue | None = None
+        #: the link that has sent it, while it waits for its outcome
+        self.sender: Link | None = None
+        self.address: str | None = None
+        self.data: codec.Encoded = b""
+        self.generation = -1
+        #: how often the driver has sent it
+        self.attempts = 0
+
+    def bind(self, context: BusContext, now: float) -> None:
+        """Resolve the address and encode the message for the present connection.
+
+        :param now: seconds of the loop's clock
+        """
+        raise NotImplementedError
+
+    def complete(self, value: Any = None) -> None:
+        """Complete the future with a value."""
+        self.stage = Stage.DONE
+        if self.future is not None:
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the future with an error, which names the address and the message."""
+        self.stage = Stage.DONE
+        if self.future is not None:
+            if isinstance(error, exceptions.AmqpError):
+                error = error.for_message(self.where, self.message_id)
+            self.future.set_exception(error)
+
+    #: the loop calls this if it ends before it has run the operation
+    abort = fail
+
+    #: best_effort: having no receivers is not an error (fanout). mandatory: fail if there is none.
+    best_effort = False
+    mandatory = False
+
+    @property
+    def where(self) -> str | None:
+        """Return the address or the target, for errors; None: unknown."""
+        return self.address
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the operation has completed or failed."""
+        return self.stage is _DONE
+
+    def accepted(self) -> None:
+        """Complete the operation: the peer has accepted the message (3.4.2)."""
+        self.complete()
+
+
+class Request(Operation):
+    """A call, cast or notification, addressed by a target of oslo.messaging.
+
+    :param ttl: whether the message expires at its deadline
+    :param mandatory: fail at once if there is no receiver, where the bus can tell
+    """
+
+    __slots__ = ("destination", "durable", "heartbeat", "mandatory", "on_done", "ttl")
+
+    def __init__(
+        self,
+        kind: Kind,
+        destination: Destination,
+        message_id: str,
+        body: bytes,
+        deadline: Deadline,
+        retry: Retry,
+        future: Completion,
+        *,
+        settled: bool = False,
+        gzip: bool = False,
+        ttl: bool = False,
+        mandatory: bool = False,
+    ) -> None:
+        # the lines of Operation.__init__() again, because a call of it costs time for each message
+        self.kind = kind
+        self.message_id = message_id
+        self.body = body
+        self.deadline = deadline
+        self.retry = retry
+        self.future = future
+        self.settled = settled
+        self.gzip = gzip
+        self.stage = Stage.QUEUED
+        self.queue = None
+        self.sender = None
+        self.address = None
+        self.data = b""
+        self.generation = -1
+        self.attempts = 0
+        self.destination = destination
+        self.ttl = ttl
+        #: fail at once if there is no receiver
+        self.mandatory = mandatory
+        #: time of the last heartbeat of the server, seconds of the loop's clock; None: none yet
+        self.heartbeat: float | None = None
+        #: called with the message-id when the call ends; removes the correlation
+        self.on_done: Callable[[str], None] | None = None
+
+    def bind(self, context: BusContext, now: float) -> None:
+        """Resolve the address and encode the message; see :meth:`Operation.bind`."""
+        wants_reply = self.kind is Kind.CALL
+        address, template, _ = context.template(self.destination, wants_reply)
+        self.address = address
+        self.generation = context.generation
+        ttl_ms = self.deadline.ttl_ms(now) if self.ttl else 0
+        self.data = template.request(self.message_id, self.body, ttl_ms, self.gzip)
+
+    @property
+    def best_effort(self) -> bool:  # type: ignore[override]  # a constant for the others
+        """Return whether having no receivers is not an error, as for a fanout cast."""
+        return self.destination.fanout and self.kind is Kind.CAST and not self.mandatory
+
+    @property
+    def where(self) -> str | None:
+        """Return the address or the routing key, for errors."""
+        # there is no address before the first connection
+        return self.address or self.destination.routing_key
+
+    def accepted(self) -> None:
+        """Let a call wait for its reply; complete any other request."""
+        if self.kind is Kind.CALL:
+            self.stage = Stage.ACCEPTED
+            self.sender = None
+        else:
+            self.complete()
+
+    def complete(self, value: Any = None) -> None:
+        """End the correlation, and complete the future with a value."""
+        if self.on_done is not None:
+            self._end()
+        self.stage = _DONE
+        if self.future is not None:
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """End the correlation, and fail the future with an error."""
+        self._end()
+        super().fail(error)
+
+    abort = fail
+
+    def _end(self) -> None:
+        if self.on_done is not None:
+            self.on_done(self.message_id)
+            self.on_done = None
+
+
+class RawMessage(Request):
+    """A message with a given body, without the envelope of oslo.messaging.
+
+    :param content_type: of the body, or None
+    :param properties: application-properties (3.2.5), or None
+    :param created_ms: creation-time, milliseconds since 1970; None: none
+    """
+
+    __slots__ = ("content_type", "created_ms", "properties")
+
+    def __init__(
+        self,
+        destination: Destination,
+        message_id: str,
+        body: bytes,
+        deadline: Deadline,
+        retry: Retry,
+        future: Completion,
+        *,
+        content_type: str | None,
+        properties: dict[str, Any] | None,
+        created_ms: int | None = None,
+    ) -> None:
+        super().__init__(Kind.NOTIFY, destination, message_id, body, deadline, retry, future)
+        self.content_type = content_type
+        self.properties = properties
+        self.created_ms = created_ms
+
+    def bind(self, context: BusContext, now: float) -> None:
+        """Resolve the address and encode the message; see :meth:`Operation.bind`."""
+        address = self.address = context.node(self.destination).address
+        self.generation = context.generation
+        self.data = codec.encode_data(
+            self.body,
+            message_id=self.message_id,
+            to=address,
+            content_type=self.content_type,
+            application_properties=self.properties,
+            created_ms=self.created_ms,
+            durable=context.profile.durable and self.kind.value in context.durable,
+        )
+
+
+class Reply(Operation):
+    """A reply or heartbeat to a caller, without a future: the replier logs errors.
+
+    :param on_end: called once with this reply and the error, or None
+    """
+
+    __slots__ = ("correlation_id", "gate", "on_end")
+
+    def __init__(
+        self,
+        kind: Kind,
+        address: str,
+        correlation_id: bytes,
+        message_id: str,
+        body: bytes,
+        deadline: Deadline,
+        retry: Retry,
+        *,
+        settled: bool = False,
+        gzip: bool = False,
+        on_end: Callable[["Reply", BaseException | None], None] | None = None,
+    ) -> None:
+        super().__init__(kind, message_id, body, deadline, retry, None, settled=settled, gzip=gzip)
+        self.address = address
+        self.correlation_id = correlation_id
+        self.on_end = on_end
+        #: completed at the end of the reply; set while a thread waits for that, because too many
+        #: replies are under way
+        self.gate: Completion | None = None
+
+    def bind(self, context: BusContext, now: float) -> None:
+        """Encode the reply for its address; see :meth:`Operation.bind`."""
+        address = self.address or ""
+        group: str | None = None
+        if context.profile.reply is ReplyKind.SESSION:
+            address, group = split_reply(address)
+        if self.kind is Kind.HEARTBEAT:
+            self.data = codec.encode_heartbeat(
+                address, self.correlation_id, self.deadline.ttl_ms(now), group
+            )
+        else:
+            self.data = codec.encode_reply(
+                address, self.correlation_id, self.body, gzip=self.gzip, group=group
+            )
+        self.generation = context.generation
+
+    def complete(self, value: Any = None) -> None:
+        """Finish the reply without an error."""
+        self.stage = _DONE
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self, None)
+
+    accepted = complete
+
+    def fail(self, error: BaseException) -> None:
+        """Finish the reply with an error."""
+        super().fail(error)
+        self._tell(error)
+
+    abort = fail
+
+    def _tell(self, error: BaseException | None) -> None:
+        """Call ``on_end`` exactly once, and drop this reference to the client."""
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self, error)
+
+
+def expired(op: Operation, host: str) -> exceptions.DeadlineExpired:
+    """Return the error for an operation whose deadline has passed."""
+    return exceptions.DeadlineExpired(
+        stage=op.stage.value, host=host, address=op.address, message_id=op.message_id
+    )

@@ -1,0 +1,583 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One physical AMQP 1.0 connection: pyngus with deliveries as plain bytes; on the I/O thread.
+
+pyngus manages the life cycle of the connection, the sessions, the links and SASL; ``engine_link``
+defines the classes of the links. Single deliveries reach proton through a :class:`DeliveryPath`.
+There are three implementations: ``speedups`` (a module in C), ``fastpath`` (proton's C
+functions, called from Python) and ``deliveries`` (proton's documented Python API).
+
+Sans-I/O; every object lives on the I/O thread. The engine calls its handlers from
+:meth:`Engine.process`, and during SASL also from :attr:`Engine.receive`.
+"""
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import proton
+import pyngus
+from pyngus import link as pyngus_link
+
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.peer import Peer
+from amqp1_driver.codec import Encoded
+from amqp1_driver.engine import deliveries
+from amqp1_driver.engine.flow_echo import FlowEcho
+from amqp1_driver.engine.idle_timeout import IdleTimeout
+from amqp1_driver.engine.link import (
+    EngineReceiver,
+    EngineSender,
+    EngineSession,
+    LinkHandler,
+    ReceiverHandler,
+    SenderHandler,
+    all_sessions,
+)
+from amqp1_driver.engine.link import condition as condition_of
+from amqp1_driver.engine.link import redirect as redirect_of
+from amqp1_driver.engine.sasl_guard import SaslGuard
+from amqp1_driver.engine.session_window import bound
+from amqp1_driver.flowframe import EchoRequests
+from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
+
+LOG = exceptions.logger(__name__)
+
+#: seconds; the shortest idle-time-out of a peer that the driver supports: proton has to send a
+#: frame in each half of the time
+SHORTEST_IDLE_TIMEOUT = 0.1
+
+_SESSION_FILTER = "com.microsoft:session-filter"
+
+
+class EngineHandler(Protocol):
+    """The interface through which an :class:`Engine` reports events of the connection itself."""
+
+    def engine_opened(self, peer: Peer) -> None: ...
+    def engine_failed(self, reason: str) -> None: ...
+    def engine_closed(self, name: str | None, description: str | None) -> None: ...
+    def engine_redirected(self, redirect: Redirect) -> str | None: ...
+    def engine_in_clear(self, mechanism: str) -> None: ...
+
+
+class DeliveryPath(Protocol):
+    """The operations on deliveries, the pump of proton's events, and the transfer of bytes."""
+
+    def pump(self, connection: "EngineConnection") -> bool: ...
+    def receive(self, connection: "EngineConnection", data: Any) -> None: ...
+    def output(self, connection: "EngineConnection") -> memoryview | None: ...
+    def output_written(self, connection: "EngineConnection", count: int) -> None: ...
+    def credit(self, link: Any) -> int: ...
+    def may_send(self, link: Any) -> bool: ...
+    def send(self, link: "EngineSender", data: Encoded, settled: bool) -> Any: ...
+    def forget(self, link: "EngineSender", key: Any) -> None: ...
+    def settle(self, link: "EngineReceiver", key: int, outcome: Outcome) -> bool: ...
+    def flow(self, link: "EngineReceiver", credit: int) -> None: ...
+
+
+def _best_path() -> Any:
+    """Import and return the fastest delivery path that works here."""
+    try:
+        from amqp1_driver.engine import speedups
+
+        return speedups
+    except ImportError as error:
+        LOG.info("Messages take more processor time than they need to: %s", error)
+    try:
+        from amqp1_driver.engine import fastpath
+
+        return fastpath
+    except ImportError as error:
+        LOG.info("Messages take much more processor time than they need to: %s", error)
+    return deliveries
+
+
+_BEST = _best_path()
+
+
+def default_path() -> Any:
+    """Return the module of the fastest delivery path that works here.
+
+    The order is ``speedups`` if its C module was built, ``fastpath`` if this proton has the C
+    functions that it calls, ``deliveries``.
+    """
+    return _BEST
+
+
+class EngineConnection(pyngus.Connection):  # type: ignore[misc]
+    """A pyngus connection whose events go through the pump of the delivery path first."""
+
+    path: Any = None
+    scratch: Any = None
+    outgoing: Any = None
+    collector: Any = None
+    transport: Any = None
+    #: whether the operator has asked for proton's trace
+    traced = False
+    #: whether received bytes wait for :meth:`process`; until then nothing may be written, because
+    #: the bytes may end a link or session on which no frame may follow
+    unread = False
+    #: whether the peer has asked for an echo that is not answered yet
+    asked = False
+    #: sending links that have credit but no room in the peer's session window
+    held: dict[Any, None]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.echo = FlowEcho()
+        self.questions = EchoRequests()
+        self.held = {}
+        self.links: dict[int, Any] = {}
+        self._retired: list[Any] = []
+        self._ticks = IdleTimeout()
+        super().__init__(*args, **kwargs)
+
+    def process(self, now: float) -> float:
+        """Process proton's events and timers.
+
+        :param now: seconds of the caller's clock
+        :returns: when to call this again, seconds of the same clock; 0: no deadline
+        """
+        if self._pn_sasl is not None and not self._sasl_done:
+            _ = self.has_output  # proton reports a SASL failure only when asked for output
+        busy = self.path.pump(self)
+        self.unread = False
+        ticks, deadline = self._ticks, self._next_deadline
+        if busy or self._error or not deadline or now >= deadline or now >= ticks.due:
+            # SASL, timers, tick, end of connection: rare, hence done by pyngus
+            deadline = super().process(now)
+            if self._pn_transport is not None:
+                ticks.ticked(self._pn_transport, now)
+            deadline = ticks.sooner(float(deadline))
+        elif ticks.due == math.inf:
+            ticks.passed_over(now)
+        if self._retired:
+            self._destroy_retired()
+        if self.echo.postponed:
+            self.echo.go_on()
+        if self.held:
+            held, self.held = self.held, {}
+            for link in held:
+                link.credited()
+        if self.asked:
+            self.echo.reply(self)
+        due = ticks.due
+        return due if due < deadline else deadline
+
+    def _connection_failed(self, error: str = "unknown error") -> None:
+        """Note a failure as pyngus does, but without its log line.
+
+        The owner of the engine logs the failure, with the name of the host.
+        """
+        if not self._error:
+            self._error: str | None = error
+
+    def dispatch(self, pn_event: Any) -> None:
+        """Pass one event to pyngus's handlers, in the order that pyngus uses."""
+        if pn_event.type == proton.Event.LINK_REMOTE_DETACH:
+            # pyngus handles only a Detach that closes the link
+            link = pn_event.link.context
+            if link:
+                link._failed = True  # the peer will send no further Detach
+                link._ep_need_close()
+            return
+        _ = (
+            pyngus_link._Link._handle_proton_event(pn_event, self)
+            or self._handle_proton_event(pn_event)
+            or pyngus_link._SessionProxy._handle_proton_event(pn_event, self)
+        )
+
+    def destroy_later(self, link: Any) -> None:
+        """Destroy a link at the end of this or the next :meth:`process`."""
+        self._retired.append(link)
+
+    def _destroy_retired(self) -> None:
+        """Destroy the retired links; never from a callback, where pyngus forbids destroy()."""
+        while self._retired:
+            link = self._retired.pop()
+            if link._pn_link is not None and link._connection is not None:
+                self.path.unlink(self, link)
+                link.destroy()
+
+
+#: outcomes that a sending link understands (3.4)
+_OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")
+
+
+def _symbols(*names: str) -> proton.Array:
+    """Return an array of symbols; RabbitMQ requires an array even for one symbol."""
+    return proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *map(proton.symbol, names))
+
+
+def trace_asked(environ: Mapping[str, str]) -> int:
+    """Read the environment variables that switch proton's trace on.
+
+    :returns: bits of proton's ``Transport.trace``; 0: no trace
+    """
+    transport, levels = proton.Transport, environ.get("PN_LOG", "").upper()
+    bits = 0
+    for bit, variable, level in (
+        (transport.TRACE_FRM, "PN_TRACE_FRM", "FRAME"),
+        (transport.TRACE_RAW, "PN_TRACE_RAW", "RAW"),
+    ):
+        if (
+            environ.get(variable, "").lower() in ("1", "true", "yes", "on")
+            or level in levels
+            or "ALL" in levels
+        ):
+            bits |= bit
+    return int(bits)
+
+
+def _refusal(idle_timeout: float) -> str | None:
+    """Return why the driver can't support a peer's idle-time-out (2.4.5), None if it can.
+
+    :param idle_timeout: seconds; 0: the peer has none
+    """
+    if not 0 < idle_timeout < SHORTEST_IDLE_TIMEOUT:
+        return None
+    return (
+        f"the peer's idle-time-out of {idle_timeout * 1000:g} ms is below the "
+        f"{SHORTEST_IDLE_TIMEOUT * 1000:g} ms that are supported"
+    )
+
+
+def _read(field: Callable[[], Any], name: str) -> Any:
+    """Return a field of the peer's Open frame; log and return None if proton can't decode it.
+
+    :param field: reads the field from proton
+    :param name: of the field, for the log
+    """
+    try:
+        return field()
+    except Exception as error:  # decoding the peer's value may raise any error
+        LOG.warning(
+            "The %s in the Open frame of the peer are ignored: %s",
+            name,
+            exceptions.printable(error),
+        )
+        return None
+
+
+class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
+    """One physical connection, from Open to Close.
+
+    :param container: container-id of the Open frame
+    :param properties: pyngus's connection properties, see :func:`security.engine_properties`
+    :param handler: receives the events of the connection
+    :param path: module of the delivery path; None: that of :func:`default_path`
+    """
+
+    def __init__(
+        self, container: str, properties: dict[str, Any], handler: EngineHandler, path: Any = None
+    ) -> None:
+        self.path = path or default_path()
+        self._handler: EngineHandler | None = handler
+        self._connection: Any
+        properties = dict(properties)
+        self._trace = 0
+        if properties.pop("x-trace-protocol", False):
+            self._trace = proton.Transport.TRACE_FRM
+        self._window = properties.pop("x-session-window", 0)
+        in_clear = properties.pop("x-password-in-clear", None)
+        self._max_frame = properties.get("max-frame-size", 0)
+        self._largest = properties.pop("x-max-message-size", 0)
+        self.container = container
+        # Container.create_connection() would make an object of pyngus's own class
+        self._connection = EngineConnection(
+            pyngus.Container(container), container, self, properties
+        )
+        self._connection.path = self.path
+        #: Process events and timers; see :meth:`EngineConnection.process`.
+        self.process: Callable[[float], float] = self._connection.process
+        #: Take bytes from the peer; look the attribute up again once :attr:`sasl_over` is true.
+        self.receive: Callable[[Any], None] = partial(self.path.receive, self._connection)
+        #: whether SASL is over, or was never needed
+        self.sasl_over = True
+        if "x-sasl-mechs" in properties:
+            self._guard(in_clear)
+            self._hold_trace()
+        self._sessions: list[EngineSession] = []
+        #: the redirect in the Close frame of the peer
+        self.redirect = Redirect()
+        if "x-sasl-mechs" not in properties:
+            self._start_trace()
+
+    def _guard(self, in_clear: bool | None) -> None:
+        """Put a :class:`SaslGuard` in front of proton.
+
+        :param in_clear: whether the password may be sent in clear; None: the connection is
+            encrypted, or there is no password
+        """
+        sasl = self._connection.pn_sasl
+        if in_clear is False:
+            sasl.allow_insecure_mechs = False
+        self.sasl_over = False
+        self.receive = SaslGuard(
+            self.receive,
+            sasl,
+            self._not_authentic,
+            None if in_clear is None else self._tell_in_clear,
+            self._sasl_passed,
+        ).receive
+
+    def _hold_trace(self) -> None:
+        """Postpone the trace that proton's environment variables ask for until SASL is over.
+
+        The trace that the option asks for starts at the same time.
+        """
+        asked = trace_asked(os.environ)
+        if asked:
+            self._trace |= asked
+            self._connection.pn_transport.trace(proton.Transport.TRACE_OFF)
+
+    # -- connection -------------------------------------------------------
+
+    def open(self) -> None:
+        self._connection.open()
+
+    def close(self) -> None:
+        """Close the connection in order; the owners of its links get no further callbacks."""
+        self._mute()
+        self._connection.close()
+
+    def _mute(self) -> None:
+        """Suppress :meth:`LinkHandler.link_detached` for all links."""
+        connection = self._connection
+        for links in (connection._sender_links, connection._receiver_links):
+            for link in links.values():
+                link._told = True
+
+    def output(self) -> memoryview | None:
+        """Return the bytes to send next; the view is valid until :meth:`output_written`.
+
+        :returns: None if there is nothing to send, or if received bytes wait for :meth:`process`
+        """
+        connection = self._connection
+        if connection.unread:
+            return None
+        if connection.echo.staged:
+            return memoryview(connection.echo.staged)
+        data = self.path.output(connection)
+        if connection.echo.awaiting_handle and data is not None:
+            connection.echo.note(bytes(data))
+        return data  # type: ignore[no-any-return]
+
+    def output_written(self, count: int) -> None:
+        """Remove ``count`` bytes from the output: the socket has taken them."""
+        if self._connection.echo.staged:
+            self._connection.echo.written(count)
+            return
+        self.path.output_written(self._connection, count)
+
+    def destroy(self) -> None:
+        """Free all objects of proton and pyngus; never call this from a callback."""
+        self._handler = None
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        del self.process, self.receive  # both refer to the connection
+        connection.links.clear()
+        sessions = list(all_sessions(connection.pn_connection))
+        connection.destroy()
+        for session in sessions:
+            session.context = None  # breaks a cycle through proton, invisible to Python's collector
+        for session in self._sessions:
+            session.let_go()
+        self._sessions.clear()
+
+    # -- sessions and links ------------------------------------------------
+
+    def disable_session_window(self) -> None:
+        """Begin all further sessions without a bound on their incoming windows."""
+        self._window = 0
+
+    def session(self) -> EngineSession:
+        """Begin a session (2.5.1)."""
+        session = EngineSession(f"session-{len(self._sessions)}", self._connection)
+        self._sessions.append(session)
+        if self._window and self._max_frame:
+            bound(session._pn_session, self._window, self._max_frame)
+            session.capacity = self._window * self._max_frame
+        session.open()
+        return session
+
+    def sender(
+        self,
+        session: EngineSession,
+        name: str,
+        target: str | None,
+        handler: SenderHandler,
+        *,
+        settled: bool = False,
+        source: str = "",
+        paired: bool = False,
+        kind: str = "",
+        outcomes: bool = False,
+    ) -> EngineSender:
+        """Attach a sending link.
+
+        :param target: address; None: the anonymous terminus
+        :param settled: whether all messages are sent settled
+        :param source: address of the source; empty: that of the target
+        :param paired: whether to set the link property ``paired``
+        :param kind: capability that the target has to have; empty: none
+        :param outcomes: whether to announce the outcomes that the link understands (3.5.3)
+        """
+        pn_link = session._pn_session.sender(name)
+        link = EngineSender(self._connection, pn_link)
+        self._connection._sender_links[name] = link
+        self._connection.echo.awaiting_handle[name.encode()] = link
+        if kind:
+            pn_link.target.capabilities.put_object(_symbols(kind))
+        if outcomes:
+            pn_link.source.outcomes.put_object(_symbols(*_OUTCOMES))
+        properties = {"snd-settle-mode": "settled" if settled else "mixed"}
+        self._attach(
+            session,
+            link,
+            handler,
+            (target or "", source or target or ""),
+            properties,
+            {"paired": True} if paired else {},
+        )
+        return link
+
+    def receiver(
+        self,
+        session: EngineSession,
+        name: str,
+        source: str | None,
+        handler: ReceiverHandler,
+        *,
+        settled: bool = False,
+        capability: str | None = None,
+        target: str = "",
+        paired: bool = False,
+        kind: str = "",
+        group: str | None = None,
+        properties: tuple[tuple[str, object], ...] = (),
+    ) -> EngineReceiver:
+        """Attach a receiving link.
+
+        :param source: address; None: the peer makes a dynamic node (3.5.3)
+        :param settled: whether the peer sends all messages settled
+        :param capability: capability that the source has to have; the source then expires with the
+            link
+        :param target: address of the target; empty: that of the source
+        :param paired: whether to set the link property ``paired``
+        :param kind: capability that the source has to have; empty: none
+        :param group: receive only messages with this group-id, exclusively (a session of Azure
+            Service Bus); None: no such filter
+        :param properties: names and values of the link's properties, unless ``paired``
+        """
+        pn_link = session._pn_session.receiver(name)
+        link = EngineReceiver(self._connection, pn_link)
+        self._connection._receiver_links[name] = link
+        if capability is not None:
+            pn_link.source.capabilities.put_object(_symbols(capability))
+            pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
+        elif kind:
+            pn_link.source.capabilities.put_object(_symbols(kind))
+        if group is not None:
+            pn_link.source.filter.put_object({proton.symbol(_SESSION_FILTER): group})
+        modes = {"snd-settle-mode": "settled"} if settled else {}
+        more = {"paired": True} if paired else dict(properties)
+        self._attach(session, link, handler, (target or source or "", source), modes, more)
+        return link
+
+    def _attach(
+        self,
+        session: EngineSession,
+        link: Any,
+        handler: LinkHandler,
+        addresses: tuple[str, str | None],
+        modes: dict[str, str],
+        properties: dict[str, Any],
+    ) -> None:
+        session._links.add(link)
+        link._setup(handler, self.path, session, self._largest)
+        link.configure(addresses[0], addresses[1], None, modes)
+        if properties:
+            # proton would encode a number as long; RabbitMQ accepts a priority only as int
+            link._pn_link.properties = {
+                proton.symbol(name): proton.int32(value) if type(value) is int else value
+                for name, value in properties.items()
+            }
+        self.path.link(self._connection, link)
+        link.open()
+
+    # -- pyngus's callbacks ------------------------------------------------
+
+    def connection_active(self, connection: Any) -> None:
+        pn = connection.pn_connection
+        refusal = _refusal(connection.pn_transport.remote_idle_timeout)
+        if refusal is not None:
+            connection.close(proton.Condition("amqp:not-implemented", refusal))
+            if self._handler:
+                handler, self._handler = self._handler, None
+                handler.engine_failed(refusal)
+            return
+        peer = Peer.from_open(
+            _read(lambda: pn.remote_properties, "properties"),
+            _read(lambda: pn.remote_offered_capabilities, "capabilities"),
+        )
+        if self._handler:
+            self._handler.engine_opened(peer)
+
+    def connection_failed(self, connection: Any, error: str) -> None:
+        # pyngus calls this at each process(); the handler gets only the first call
+        if self._handler:
+            handler, self._handler = self._handler, None
+            condition = connection.pn_transport.condition
+            if condition is not None and error == str(condition):
+                handler.engine_closed(*condition_of(condition))
+            else:
+                handler.engine_failed(str(error))
+
+    def _sasl_passed(self) -> None:
+        self.receive = partial(self.path.receive, self._connection)
+        self.sasl_over = True
+        self._start_trace()
+
+    def _not_authentic(self, reason: str) -> None:
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_closed("amqp:unauthorized-access", reason)
+
+    def _tell_in_clear(self, mechanism: str) -> None:
+        if self._handler:
+            self._handler.engine_in_clear(mechanism)
+
+    def _start_trace(self) -> None:
+        """Trace frames from now on; call this after SASL, whose frames would show the password."""
+        if self._trace:
+            self._connection.traced = True
+            self._connection.echo.show(self._connection.pn_transport, self._trace)
+
+    def follow(self, redirect: Redirect) -> str | None:
+        """Redirect the whole connection, because one of its links was redirected.
+
+        :returns: None if the connection goes there, otherwise the reason why not
+        """
+        return self._handler.engine_redirected(redirect) if self._handler else SAME_PLACE
+
+    def connection_remote_closed(self, connection: Any, pn_condition: Any) -> None:
+        self.redirect = redirect_of(pn_condition)
+        self.close()  # answers the peer's Close (2.7.9)
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_closed(*condition_of(pn_condition))
+
+    def connection_closed(self, connection: Any) -> None:
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_closed(None, None)
+
+    def sender_requested(self, connection: Any, handle: str, *args: Any) -> None:
+        connection.reject_sender(handle)
+
+    def receiver_requested(self, connection: Any, handle: str, *args: Any) -> None:
+        connection.reject_receiver(handle)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The windows of a session (2.5.6), which proton's Python binding lacks; on the I/O thread.
+
+This module calls documented functions of proton's C library. If the installed binding does not
+export them, the driver sets the incoming window in bytes through the Python API, and treats the
+peer's window as open.
+"""
+
+import ctypes
+from typing import Any
+
+import cproton_ffi
+
+from amqp1_driver.engine.proton_ffi import address
+
+_COUNT = ctypes.c_uint32
+
+
+def _exported(name: str, result: Any, *arguments: Any) -> Any:
+    """Return a C function that the binding's library exports, though Python's API lacks it.
+
+    :param result: ctypes type of the result
+    :param arguments: ctypes types of the arguments after the first, which is a pointer
+    :returns: None if the library does not export the function
+    """
+    try:
+        function = getattr(ctypes.PyDLL(cproton_ffi.__file__), name)
+    except (OSError, AttributeError):
+        return None
+    function.restype = result
+    function.argtypes = [ctypes.c_void_p, *arguments]
+    return function
+
+
+_set_incoming = _exported("pn_session_set_incoming_window_and_lwm", ctypes.c_int, _COUNT, _COUNT)
+_remote = _exported("pn_session_remote_incoming_window", _COUNT)
+_outgoing = _exported("pn_session_outgoing_bytes", ctypes.c_size_t)
+
+
+def bound(session: Any, frames: int, max_frame: int) -> None:
+    """Set the incoming window of a session that is not open yet.
+
+    :param session: proton's session
+    :param frames: number of frames that the peer may send ahead
+    :param max_frame: bytes; the ``max-frame-size`` in our Open frame
+    """
+    if _set_incoming is None or _set_incoming(address(session._impl), frames, 0) < 0:
+        session.incoming_capacity = frames * max_frame
+
+
+def addresses() -> dict[str, int]:
+    """Return the addresses of the C functions that read the peer's window.
+
+    :returns: name -> address; 0 for a function that the library does not export
+    """
+    found = {"pn_session_remote_incoming_window": _remote, "pn_session_outgoing_bytes": _outgoing}
+    return {
+        name: (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
+        for name, function in found.items()
+    }
+
+
+class OutgoingWindow:
+    """The number of further frames that the peer accepts on a session.
+
+    proton knows the peer's window after the frames that proton has written. This class counts the
+    frames of messages that the driver has given to proton since, until proton has written them all.
+
+    :param session: proton's session
+    :param frame: bytes of a message that fit into one of the peer's frames
+    """
+
+    def __init__(self, session: Any, frame: int) -> None:
+        #: address of proton's session
+        self.session = address(session._impl)
+        #: bytes of a message that fit into one of the peer's frames
+        self.frame = frame
+        #: frames given to proton since it last had none left to write
+        self.given = 0
+
+    def has_room(self) -> bool:
+        """Return whether at least the first frame of a message would go out now."""
+        if _remote is None or _outgoing is None:
+            return True
+        if self.given and not _outgoing(self.session):
+            self.given = 0
+        return bool(_remote(self.session) > self.given)

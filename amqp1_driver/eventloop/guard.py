@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A connection's access to the loop, on the loop thread unless :class:`Guard` says otherwise.
+
+An exception in a callback of the connection fails that connection and never ends the loop.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp1_driver.eventloop.loop import EventLoop, Resource
+from amqp1_driver.eventloop.timers import Timer
+from amqp1_driver.eventloop.watch import Callback
+
+
+class Guard:
+    """The loop's methods for one connection, which catch what the connection's callbacks raise.
+
+    A connection has no other way to the loop, so none of its callbacks can end the loop. An
+    exception that is not derived from Exception, such as KeyboardInterrupt, still ends the loop.
+    Threads: post(), wrap() and now() on any thread; the rest on the loop thread.
+
+    :param failed: called with the exception, on the loop thread; fails the connection
+    """
+
+    def __init__(self, loop: EventLoop, failed: Callable[[Exception], object]) -> None:
+        self._loop = loop
+        self._failed = failed
+
+    def now(self) -> float:
+        """Return the time of the loop's clock, seconds."""
+        return self._loop.now()
+
+    def assert_in_loop(self) -> None:
+        """Check the thread; see :meth:`EventLoop.assert_in_loop`."""
+        self._loop.assert_in_loop()
+
+    def set_writable(self, fileno: int, wanted: bool) -> None:
+        """Watch a descriptor for room, or not; see :meth:`EventLoop.set_writable`."""
+        self._loop.set_writable(fileno, wanted)
+
+    def is_registered(self, fileno: int) -> bool:
+        """Return whether the loop watches a descriptor."""
+        return self._loop.is_registered(fileno)
+
+    def unregister(self, fileno: int) -> None:
+        """Stop watching a descriptor; see :meth:`EventLoop.unregister`."""
+        self._loop.unregister(fileno)
+
+    def attach(self, resource: Resource) -> None:
+        """Have the loop close a resource when it ends; see :meth:`EventLoop.attach`."""
+        self._loop.attach(resource)
+
+    def detach(self, resource: Resource) -> None:
+        """Undo attach(); idempotent."""
+        self._loop.detach(resource)
+
+    def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
+        """Watch a descriptor; see :meth:`EventLoop.register`."""
+        self._loop.register(fileno, on_readable, on_writable, self._failed)
+
+    def call_at(self, when: float, fn: Callback) -> Timer:
+        """Call ``fn()`` at a time; see :meth:`EventLoop.call_at`."""
+        return self._loop.call_at(when, self._wrap(fn))
+
+    def call_later(self, delay: float, fn: Callback) -> Timer:
+        """Call ``fn()`` after a delay; see :meth:`EventLoop.call_later`."""
+        return self._loop.call_later(delay, self._wrap(fn))
+
+    def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
+        """Have the loop call ``fn(op)``; see :meth:`EventLoop.post`."""
+        self._loop.post(self.wrap(fn), op)
+
+    def wrap(self, fn: Callable[[Any], object]) -> Callable[[Any], object]:
+        """Return ``fn`` with the same protection, for :meth:`EventLoop.put`."""
+
+        def guarded(op: Any) -> None:
+            try:
+                fn(op)
+            except Exception as exc:
+                self._failed(exc)
+
+        return guarded
+
+    def run(self, fn: Callback) -> None:
+        """Call ``fn()`` at once with the same protection."""
+        try:
+            fn()
+        except Exception as exc:
+            self._failed(exc)
+
+    def _wrap(self, fn: Callback) -> Callback:
+        failed = self._failed
+
+        def guarded() -> None:
+            try:
+                fn()
+            except Exception as exc:
+                failed(exc)
+
+        return guarded

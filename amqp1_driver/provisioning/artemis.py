@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The declaration of queues on a bus that creates them for links: ActiveMQ Artemis.
+
+The provisioner attaches a sending link to ``ADDRESS::QUEUE``, and closes the link once the bus has
+confirmed it.  Lives on the I/O thread.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from amqp1_driver.addressing.base import Declaration, Queue
+from amqp1_driver.engine.connection import Engine
+from amqp1_driver.engine.link import EngineSender, EngineSession
+from amqp1_driver.interfaces import Timer
+from amqp1_driver.policy.outcome import Disposition
+from amqp1_driver.provisioning.management import ManagementProvisioner
+
+_CAPABILITY = "topic"
+
+
+class _Attempt:
+    """A sending link whose only purpose is to make the bus create a queue."""
+
+    def __init__(self, owner: "AttachProvisioner", declaration: Declaration) -> None:
+        self.link: EngineSender | None = None
+        self.timer: Timer | None = None
+        self.declaration = declaration
+        self._owner = owner
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def link_attached(self) -> None:
+        self._owner.ended(self, None)
+
+    def link_detached(self, name: str | None, description: str | None) -> None:
+        self._owner.ended(self, f"{name}: {description}")
+
+    waits = False
+
+    def link_credit(self) -> None:
+        """Ignore credit: the link sends nothing."""
+
+    def link_outcome(self, key: Any, disposition: Disposition) -> None:
+        """Ignore outcomes: the link sends nothing."""
+
+
+class AttachProvisioner(ManagementProvisioner):
+    """The provisioner for ActiveMQ Artemis; see the module, and :class:`ManagementProvisioner`."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._engine: Engine | None = None
+        self._session: EngineSession | None = None
+        self._attempts: set[_Attempt] = set()
+
+    def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
+        self._engine, self._session = engine, session()
+        self._flush()
+
+    def connection_lost(self, cause: BaseException) -> None:
+        for attempt in self._attempts:
+            attempt.cancel()
+        self._attempts.clear()
+        self._engine = None
+        super().connection_lost(cause)
+
+    def ended(self, attempt: _Attempt, reason: str | None) -> None:
+        """End an attempt: the bus has answered, or the request has timed out.
+
+        :param reason: why the queue is not declared; None: it is
+        """
+        if attempt not in self._attempts:
+            return
+        self._attempts.discard(attempt)
+        attempt.cancel()
+        if attempt.link is not None:
+            attempt.link.release()
+        if reason is None:
+            self._declared(attempt.declaration)
+        else:
+            self._refused(attempt.declaration, reason)
+
+    def _flush(self) -> None:
+        engine, session = self._engine, self._session
+        while self._queue and engine is not None and session is not None:
+            declaration = self._queue.popleft()
+            assert isinstance(declaration, Queue)
+            self._ids += 1
+            attempt = _Attempt(self, declaration)
+            attempt.timer = self._scheduler.call_later(
+                self._timeout, partial(self.ended, attempt, f"no answer within {self._timeout:g} s")
+            )
+            self._attempts.add(attempt)
+            attempt.link = engine.sender(
+                session,
+                f"declare.{self._ids}.{declaration.name}",
+                declaration.name,
+                attempt,
+                kind=_CAPABILITY,
+            )
+
+    def _describe(self, declaration: Declaration) -> tuple[str, str]:
+        assert isinstance(declaration, Queue)
+        return declaration.name, "attach"
