@@ -46,6 +46,17 @@ UPSTREAM_SKIPS: dict[str, dict[str, str]] = {
     "rabbit": dict(_NOT_RABBIT),
 }
 
+#: bus -> {test id: how it fails when the bus shares messages otherwise than the test expects}.
+#: The test casts one "sync" for each of three servers and expects one at each. Broker-J does not
+#: hand messages round: the connections of its consumers pull, on threads of their own, and the
+#: first to come takes (AbstractQueue.deliverSingleMessage), so on a busy machine one may get two.
+#: Nothing in the driver can change that. Such a test runs last and alone, and again while it fails
+#: in just this way, up to TRIES times; every other failure counts at once.
+SHARED_BY_CHANCE: dict[str, dict[str, str]] = {
+    "broker-j": {f"{_CAST}.test_server_in_group": "_queue.Empty"},
+}
+TRIES = 6
+
 #: Tests that take longest (mostly waiting), to be handed out first.
 SLOW = (
     ".test_timeout_with_concurrently_queues",
