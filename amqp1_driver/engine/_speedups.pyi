@@ -1,55 +1,65 @@
 """The module in C; its sources are in ``_speedups/``, see ``speedups``."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
+from amqp1_driver.codec import Encoded
+from amqp1_driver.engine.deliveries import Connection, ReceivingLink, SendingLink
+from amqp1_driver.engine.speedups import RareCases
+from amqp1_driver.policy.outcome import Disposition, Outcome
+
+#: proton function -> its signature in the notation of cffi, or None if proton's binding lacks it
+FUNCTIONS: dict[str, str | None]
+
 def bind(
-    addresses: Mapping[str, int],
+    addresses: dict[str, int],
     constants: tuple[int, int, int, int],
-    incoming: Callable[[Any, int], object],
-    outgoing: Callable[[Any, int], object],
-    dispatch: Callable[[Any, int], object],
-    accepted: object,
+    rare: RareCases,
+    accepted: Outcome,
+    done: Disposition,
     /,
 ) -> None:
-    """Once, before all else.
+    """Take the addresses of proton's functions; call this before all else.
 
-    :param addresses: of proton's functions by name; 0 for those of the session's window if the
-        binding lacks them: there is always room then
+    :param addresses: by name, of all of :data:`FUNCTIONS`; 0 for a function that proton's library
+        lacks and that has no signature: the peer's window then always has room
     :param constants: PN_DELIVERY, PN_LINK_FLOW, PN_TRANSPORT, PN_ACCEPTED
-    :param incoming: told, with link and delivery, what is not a whole message of 2 to 65536 bytes
-    :param outgoing: told, with link and delivery, what is not PN_ACCEPTED
-    :param dispatch: told, with connection and event, of all other events
-    :param accepted: handed to link_outcome()
+    :param rare: handles all that is not a common case
+    :param accepted: ``Outcome.ACCEPTED``
+    :param done: the disposition of an accepted message
     :raises KeyError: an address is missing
     """
 
-def pump(connection: Any, /) -> bool:
-    """As ``fastpath.pump()``, for a connection whose collector is known."""
+def pump(connection: Connection, /) -> bool:
+    """Do the same as :meth:`ProtonDeliveries.pump`, and ignore links that are not registered."""
 
-def may_send(link: Any, /) -> bool:
-    """As ``fastpath.may_send()``."""
+def push(connection: Connection, data: Any, /) -> None:
+    """Do the same as :meth:`ProtonDeliveries.push`."""
 
-def send(link: Any, data: bytes, settled: bool, /) -> int:
-    """As ``fastpath.send()``, with the interpreter's lock held: for less than 16 KiB."""
+def may_send(link: SendingLink, /) -> bool:
+    """Do the same as :meth:`ProtonDeliveries.may_send`."""
 
-def credit(link: Any, /) -> int:
-    """As ``fastpath.credit()``."""
+def send(link: SendingLink, data: Encoded, settled: bool, /) -> int:
+    """Do the same as :meth:`ProtonDeliveries.send`."""
 
-def accept(link: Any, key: int, /) -> bool:
-    """As ``fastpath.settle()`` with ACCEPTED."""
+def credit(link: SendingLink, /) -> int:
+    """Do the same as :meth:`ProtonDeliveries.credit`."""
 
-def flow(link: Any, credit: int, /) -> None:
-    """As ``fastpath.flow()``."""
+def flow(link: ReceivingLink, credit: int, /) -> None:
+    """Do the same as :meth:`ProtonDeliveries.flow`."""
 
-def push(transport: int, data: bytes, /) -> bool | None:
-    """Bytes from the peer to proton.
+def settle(link: ReceivingLink, key: int, outcome: Outcome, /) -> bool:
+    """Do the same as :meth:`ProtonDeliveries.settle`."""
 
-    :returns: None: too many at once, none were taken. False: proton takes no more, ever
+def read(link: ReceivingLink, size: int, /) -> bytes:
+    """Take ``size`` bytes of a message out of proton.
+
+    :raises RuntimeError: proton has fewer bytes
     """
 
 def fill(transport: int, memory: int, size: int, /) -> int:
-    """Take output from proton into memory, up to ``size`` bytes.
+    """Take output of proton into memory, up to ``size`` bytes.
 
-    :returns: how many there were, negative if none can come any more
+    :param transport: address of proton's transport
+    :param memory: address of the memory
+    :returns: number of bytes; negative if there will be no more output
     """

@@ -3,9 +3,9 @@
 """One physical AMQP 1.0 connection: pyngus with deliveries as plain bytes; on the I/O thread.
 
 pyngus manages the life cycle of the connection, the sessions, the links and SASL; ``engine_link``
-defines the classes of the links. Single deliveries reach proton through a :class:`DeliveryPath`.
-There are three implementations: ``speedups`` (a module in C), ``fastpath`` (proton's C
-functions, called from Python) and ``deliveries`` (proton's documented Python API).
+defines the classes of the links. Single deliveries reach proton through :class:`Deliveries`, of
+which there are two implementations: ``speedups`` (its common cases are in C) and ``deliveries``
+(proton's documented Python API).
 
 Sans-I/O; every object lives on the I/O thread. The engine calls its handlers from
 :meth:`Engine.process`, and during SASL also from :attr:`Engine.receive`.
@@ -14,7 +14,6 @@ Sans-I/O; every object lives on the I/O thread. The engine calls its handlers fr
 import math
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import proton
@@ -23,8 +22,7 @@ from pyngus import link as pyngus_link
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.peer import Peer
-from amqp1_driver.codec import Encoded
-from amqp1_driver.engine import deliveries
+from amqp1_driver.engine.deliveries import Deliveries, ProtonDeliveries
 from amqp1_driver.engine.flow_echo import FlowEcho
 from amqp1_driver.engine.idle_timeout import IdleTimeout
 from amqp1_driver.engine.link import (
@@ -41,7 +39,6 @@ from amqp1_driver.engine.link import redirect as redirect_of
 from amqp1_driver.engine.sasl_guard import SaslGuard
 from amqp1_driver.engine.session_window import bound
 from amqp1_driver.flowframe import EchoRequests
-from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
 
 LOG = exceptions.logger(__name__)
@@ -63,46 +60,24 @@ class EngineHandler(Protocol):
     def engine_in_clear(self, mechanism: str) -> None: ...
 
 
-class DeliveryPath(Protocol):
-    """The operations on deliveries, the pump of proton's events, and the transfer of bytes."""
-
-    def pump(self, connection: "EngineConnection") -> bool: ...
-    def receive(self, connection: "EngineConnection", data: Any) -> None: ...
-    def output(self, connection: "EngineConnection") -> memoryview | None: ...
-    def output_written(self, connection: "EngineConnection", count: int) -> None: ...
-    def credit(self, link: Any) -> int: ...
-    def may_send(self, link: Any) -> bool: ...
-    def send(self, link: "EngineSender", data: Encoded, settled: bool) -> Any: ...
-    def forget(self, link: "EngineSender", key: Any) -> None: ...
-    def settle(self, link: "EngineReceiver", key: int, outcome: Outcome) -> bool: ...
-    def flow(self, link: "EngineReceiver", credit: int) -> None: ...
-
-
-def _best_path() -> Any:
-    """Import and return the fastest delivery path that works here."""
+def _best_path() -> Deliveries:
+    """Return the faster implementation of deliveries, if it can be imported here."""
     try:
-        from amqp1_driver.engine import speedups
-
-        return speedups
+        from amqp1_driver.engine.speedups import SpeedupDeliveries
     except ImportError as error:
         LOG.info("Messages take more processor time than they need to: %s", error)
-    try:
-        from amqp1_driver.engine import fastpath
-
-        return fastpath
-    except ImportError as error:
-        LOG.info("Messages take much more processor time than they need to: %s", error)
-    return deliveries
+        return ProtonDeliveries()
+    return SpeedupDeliveries()
 
 
 _BEST = _best_path()
 
 
-def default_path() -> Any:
-    """Return the module of the fastest delivery path that works here.
+def default_path() -> Deliveries:
+    """Return the implementation of deliveries that the engine uses.
 
-    The order is ``speedups`` if its C module was built, ``fastpath`` if this proton has the C
-    functions that it calls, ``deliveries``.
+    That is ``SpeedupDeliveries`` if its C module was built and this proton has the C functions that
+    it calls, otherwise ``ProtonDeliveries``.
     """
     return _BEST
 
@@ -110,11 +85,10 @@ def default_path() -> Any:
 class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     """A pyngus connection whose events go through the pump of the delivery path first."""
 
-    path: Any = None
-    scratch: Any = None
+    #: addresses of proton's objects, and a buffer for output; see :class:`deliveries.Connection`
+    collector = 0
+    transport = 0
     outgoing: Any = None
-    collector: Any = None
-    transport: Any = None
     #: whether the operator has asked for proton's trace
     traced = False
     #: whether received bytes wait for :meth:`process`; until then nothing may be written, because
@@ -125,14 +99,27 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
     #: sending links that have credit but no room in the peer's session window
     held: dict[Any, None]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, container: str, handler: "Engine", properties: dict[str, Any], path: Deliveries
+    ) -> None:
+        self.path = path
         self.echo = FlowEcho()
         self.questions = EchoRequests()
         self.held = {}
         self.links: dict[int, Any] = {}
         self._retired: list[Any] = []
         self._ticks = IdleTimeout()
-        super().__init__(*args, **kwargs)
+        # Container.create_connection() would make an object of pyngus's own class
+        super().__init__(pyngus.Container(container), container, handler, properties)
+        path.prepare(self)
+
+    def receive(self, data: Any) -> None:
+        """Take bytes from the peer; :meth:`process` then processes them."""
+        self.unread = True
+        requests = self.questions.read(data)
+        if requests:
+            self.echo.asked(self, requests)
+        self.path.push(self, data)
 
     def process(self, now: float) -> float:
         """Process proton's events and timers.
@@ -198,7 +185,7 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
         while self._retired:
             link = self._retired.pop()
             if link._pn_link is not None and link._connection is not None:
-                self.path.unlink(self, link)
+                self.path.unregister(self, link)
                 link.destroy()
 
 
@@ -267,11 +254,15 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     :param container: container-id of the Open frame
     :param properties: pyngus's connection properties, see :func:`security.engine_properties`
     :param handler: receives the events of the connection
-    :param path: module of the delivery path; None: that of :func:`default_path`
+    :param path: implementation of deliveries; None: that of :func:`default_path`
     """
 
     def __init__(
-        self, container: str, properties: dict[str, Any], handler: EngineHandler, path: Any = None
+        self,
+        container: str,
+        properties: dict[str, Any],
+        handler: EngineHandler,
+        path: Deliveries | None = None,
     ) -> None:
         self.path = path or default_path()
         self._handler: EngineHandler | None = handler
@@ -285,15 +276,11 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         self._max_frame = properties.get("max-frame-size", 0)
         self._largest = properties.pop("x-max-message-size", 0)
         self.container = container
-        # Container.create_connection() would make an object of pyngus's own class
-        self._connection = EngineConnection(
-            pyngus.Container(container), container, self, properties
-        )
-        self._connection.path = self.path
+        self._connection = EngineConnection(container, self, properties, self.path)
         #: Process events and timers; see :meth:`EngineConnection.process`.
         self.process: Callable[[float], float] = self._connection.process
         #: Take bytes from the peer; look the attribute up again once :attr:`sasl_over` is true.
-        self.receive: Callable[[Any], None] = partial(self.path.receive, self._connection)
+        self.receive: Callable[[Any], None] = self._connection.receive
         #: whether SASL is over, or was never needed
         self.sasl_over = True
         if "x-sasl-mechs" in properties:
@@ -348,7 +335,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         connection = self._connection
         for links in (connection._sender_links, connection._receiver_links):
             for link in links.values():
-                link._told = True
+                link.ended = True
 
     def output(self) -> memoryview | None:
         """Return the bytes to send next; the view is valid until :meth:`output_written`.
@@ -363,7 +350,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         data = self.path.output(connection)
         if connection.echo.awaiting_handle and data is not None:
             connection.echo.note(bytes(data))
-        return data  # type: ignore[no-any-return]
+        return data
 
     def output_written(self, count: int) -> None:
         """Remove ``count`` bytes from the output: the socket has taken them."""
@@ -506,7 +493,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
                 proton.symbol(name): proton.int32(value) if type(value) is int else value
                 for name, value in properties.items()
             }
-        self.path.link(self._connection, link)
+        self.path.register(self._connection, link)
         link.open()
 
     # -- pyngus's callbacks ------------------------------------------------
@@ -538,7 +525,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
                 handler.engine_failed(str(error))
 
     def _sasl_passed(self) -> None:
-        self.receive = partial(self.path.receive, self._connection)
+        self.receive = self._connection.receive
         self.sasl_over = True
         self._start_trace()
 

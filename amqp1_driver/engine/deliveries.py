@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The delivery path over proton's documented Python API; lives on the I/O thread.
+"""Deliveries and bytes of a connection, over proton's documented Python API; on the I/O thread.
 
-The engine uses this path if importing ``fastpath`` fails with the installed proton. This path makes
-a Python object per event and is slower; otherwise both behave alike.
+:class:`Deliveries` is what the engine needs. :class:`ProtonDeliveries` is the complete and readable
+implementation. ``speedups`` has another one, which does the common cases in C and leaves all others
+to this one. Both behave alike, and every test of the protocol runs over both.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import proton
 
@@ -21,105 +23,325 @@ _STATES = {
 }
 _OUTCOMES = {int(state): outcome for outcome, state in _STATES.items()}
 _STATES[Outcome.UNDELIVERABLE] = proton.Delivery.MODIFIED
+#: the one object for the disposition of every accepted message
+DONE = Disposition(Outcome.ACCEPTED)
 
 
-def pump(connection: Any) -> bool:
-    """Dispatch all events, in order.
+class Window(Protocol):
+    """The peer's session window; see ``session_window.OutgoingWindow``."""
 
-    :returns: True: the caller has to run pyngus's ``process``
+    session: int
+    given: int
+
+    def has_room(self) -> bool: ...
+
+
+class BoundedSession(Protocol):
+    """The session of a receiving link."""
+
+    @property
+    def bounded(self) -> bool: ...
+
+
+class SendingHandler(Protocol):
+    """The part of a sending link's owner that deliveries call."""
+
+    def link_credit(self) -> None: ...
+    def link_outcome(self, key: int, disposition: Disposition) -> None: ...
+
+
+class ReceivingHandler(Protocol):
+    """The part of a receiving link's owner that deliveries call."""
+
+    def link_delivery(self, key: int, data: bytes, settled: bool) -> None: ...
+
+
+class Link(Protocol):
+    """The state of a link that deliveries read and write.
+
+    ``unsettled`` holds, by key, what an implementation needs to settle a delivery later. ``impl``
+    is proton's object for the link, or its address.
     """
-    collector = connection._pn_collector
-    while (event := collector.peek()) is not None:
-        try:
-            connection.dispatch(event)
-        finally:
-            collector.pop()
-    return True
+
+    impl: Any
+    receiving: bool
+    next_key: int
+    unsettled: dict[int, Any]
+    _pn_link: Any
 
 
-def receive(connection: Any, data: Any) -> None:
-    """Give bytes of the peer to proton."""
-    connection.unread = True
-    questions = connection.questions.read(data)
-    if questions:
-        connection.echo.asked(connection, questions)
-    view = memoryview(data)
-    while view:
-        room = connection.needs_input
-        taken = connection.process_input(bytes(view[:room])) if room > 0 else 0
-        if taken <= 0:
+class SendingLink(Link, Protocol):
+    """A sending link."""
+
+    handler: SendingHandler
+    window: Window | None
+
+    def outgoing_window(self) -> Window: ...
+    def hold(self) -> bool: ...
+    def answer_drain(self) -> None: ...
+
+
+class ReceivingLink(Link, Protocol):
+    """A receiving link."""
+
+    handler: ReceivingHandler
+    session: BoundedSession
+    piece: int
+    largest: int
+    taken: int
+    pieces: list[bytes]
+    discards: bool
+    ended: bool
+    awaited_echoes: int
+
+    def answered(self) -> None: ...
+    def take(self, data: bytes) -> None: ...
+    def drop_pieces(self) -> None: ...
+    def exceeded(self) -> None: ...
+
+
+class Connection(Protocol):
+    """The state of a connection that deliveries read and write; the addresses are for ``speedups``.
+
+    ``collector`` and ``transport`` are the addresses of proton's objects, ``links`` has the links
+    by the addresses of proton's links, and ``outgoing`` is a buffer for output.
+    """
+
+    asked: bool
+    collector: int
+    transport: int
+    links: dict[int, Any]
+    outgoing: Any
+    _pn_collector: Any
+    _pn_transport: Any
+
+    @property
+    def has_output(self) -> int: ...
+    @property
+    def needs_input(self) -> int: ...
+    def dispatch(self, event: Any) -> None: ...
+    def process_input(self, data: Any) -> int: ...
+    def output_data(self) -> Any: ...
+    def output_written(self, count: int) -> None: ...
+
+
+class Deliveries(Protocol):
+    """The operations on deliveries, the pump of proton's events, and the transfer of bytes."""
+
+    def prepare(self, connection: Connection) -> None: ...
+    def register(self, connection: Connection, link: Any) -> None: ...
+    def unregister(self, connection: Connection, link: Any) -> None: ...
+    def pump(self, connection: Connection, /) -> bool: ...
+    def push(self, connection: Connection, data: Any, /) -> None: ...
+    def output(self, connection: Connection) -> memoryview | None: ...
+    def output_written(self, connection: Connection, count: int) -> None: ...
+    def credit(self, link: SendingLink, /) -> int: ...
+    def may_send(self, link: SendingLink, /) -> bool: ...
+    def send(self, link: SendingLink, data: Encoded, settled: bool, /) -> int: ...
+    def forget(self, link: SendingLink, key: int) -> None: ...
+    def flow(self, link: ReceivingLink, credit: int, /) -> None: ...
+    def settle(self, link: ReceivingLink, key: int, outcome: Outcome, /) -> bool: ...
+    def on_outcome(self, link: SendingLink, delivery: Any) -> None: ...
+    def on_delivery(self, link: ReceivingLink, delivery: Any) -> None: ...
+
+
+class ProtonDeliveries:
+    """Deliveries over proton's documented Python API."""
+
+    # -- connections ----------------------------------------------------------
+
+    def prepare(self, connection: Connection) -> None:
+        """Prepare a new connection; call this before any other method."""
+
+    def register(self, connection: Connection, link: Any) -> None:
+        """Register a link, so that :meth:`pump` processes its events."""
+
+    def unregister(self, connection: Connection, link: Any) -> None:
+        """Remove a link; :meth:`pump` ignores its further deliveries."""
+
+    def pump(self, connection: Connection, /) -> bool:
+        """Process the deliveries and Flow frames of links; dispatch all other events, in order.
+
+        :returns: whether the caller has to run pyngus's ``process``
+        """
+        collector = connection._pn_collector
+        while (event := collector.peek()) is not None:
+            try:
+                connection.dispatch(event)
+            finally:
+                collector.pop()
+        return True
+
+    def push(self, connection: Connection, data: Any, /) -> None:
+        """Give bytes of the peer to proton; discard them if proton takes no more."""
+        view = memoryview(data)
+        while view:
+            room = connection.needs_input
+            taken = connection.process_input(view[:room]) if room > 0 else 0
+            if taken <= 0:
+                return
+            view = view[taken:]
+
+    def output(self, connection: Connection) -> memoryview | None:
+        """Return the bytes to send next.
+
+        :returns: a view that is valid until :meth:`output_written`; None if there is nothing to
+            send
+        """
+        data = connection.output_data()
+        return None if data is None else memoryview(data)
+
+    def output_written(self, connection: Connection, count: int) -> None:
+        """Remove ``count`` bytes from the output: the socket has taken them."""
+        connection.output_written(count)
+
+    # -- sending --------------------------------------------------------------
+
+    def credit(self, link: SendingLink, /) -> int:
+        """Return the remaining credit of a link, in messages."""
+        return int(link._pn_link.credit)
+
+    def may_send(self, link: SendingLink, /) -> bool:
+        """Return whether there is both credit and room in the peer's window for a message now.
+
+        If only room is missing, :meth:`SendingLink.hold` arranges another try.
+        """
+        if link._pn_link.credit <= 0:
+            return False
+        window = link.window or link.outgoing_window()
+        return window.has_room() or link.hold()
+
+    def send(self, link: SendingLink, data: Encoded, settled: bool, /) -> int:
+        """Hand one encoded message to proton.
+
+        :returns: key of the delivery, for its outcome
+        """
+        tag = link.next_key = link.next_key + 1
+        delivery = link._pn_link.delivery(f"{tag:x}")
+        for part in data if isinstance(data, tuple) else (data,):
+            link._pn_link.send(part)
+        link._pn_link.advance()
+        key = self._key(delivery)
+        if settled:
+            delivery.settle()
+        else:
+            link.unsettled[key] = self._kept(delivery)
+        return key
+
+    def forget(self, link: SendingLink, key: int) -> None:
+        """Settle a sent delivery without waiting any longer for its outcome."""
+        kept = link.unsettled.pop(key, None)
+        if kept is not None:
+            self._delivery(kept).settle()
+
+    def on_outcome(self, link: SendingLink, delivery: Any) -> None:
+        """Process a delivery event of a sending link; report the outcome if the event has one."""
+        state = int(delivery.remote_state)
+        if not delivery.settled and state not in _OUTCOMES:
             return
-        view = view[taken:]
-
-
-def output(connection: Any) -> memoryview | None:
-    """Return the bytes to send next, None if there are none."""
-    data = connection.output_data()
-    return None if data is None else memoryview(data)
-
-
-def output_written(connection: Any, count: int) -> None:
-    """Remove ``count`` bytes from the output: the socket has taken them."""
-    connection.output_written(count)
-
-
-def link(connection: Any, link: Any) -> None:
-    """Do nothing: pyngus finds the link of an event by itself."""
-
-
-def unlink(connection: Any, link: Any) -> None:
-    """Do nothing: :func:`link` has registered nothing."""
-
-
-def credit(link: Any) -> int:
-    """Return the remaining credit of a link, in messages."""
-    return int(link._pn_link.credit)
-
-
-def may_send(link: Any) -> bool:
-    """Do the same as :attr:`EngineSender.may_send`."""
-    if link._pn_link.credit <= 0:
-        return False
-    window = link.window or link.outgoing_window()
-    return window.has_room() or link.hold()  # type: ignore[no-any-return]
-
-
-def send(link: Any, data: Encoded, settled: bool) -> int:
-    """Hand one encoded message to proton.
-
-    :returns: key of the delivery, for its outcome
-    """
-    key = link.next_key = link.next_key + 1
-    delivery = link._pn_link.delivery(f"{key:x}")
-    for part in data if isinstance(data, tuple) else (data,):
-        link._pn_link.send(part)
-    link._pn_link.advance()
-    if settled:
+        key = self._key(delivery)
+        if link.unsettled.pop(key, None) is None:
+            return
+        disposition = _disposition(delivery.remote, state)
         delivery.settle()
-    else:
-        link.unsettled[key] = delivery
-    return int(key)
+        link.handler.link_outcome(key, disposition)
 
+    # -- receiving ------------------------------------------------------------
 
-def forget(link: Any, key: int) -> None:
-    """Settle a sent delivery without waiting any longer for its outcome."""
-    delivery = link.unsettled.pop(key, None)
-    if delivery is not None:
+    def flow(self, link: ReceivingLink, credit: int, /) -> None:
+        """Change the link credit of a receiving link by ``credit`` messages."""
+        link._pn_link.flow(credit)
+
+    def settle(self, link: ReceivingLink, key: int, outcome: Outcome, /) -> bool:
+        """Settle a received delivery with an outcome.
+
+        :returns: False if the link does not know the key (any more)
+        """
+        kept = link.unsettled.pop(key, None)
+        if kept is None:
+            return False
+        delivery = self._delivery(kept)
+        if outcome is Outcome.MODIFIED or outcome is Outcome.UNDELIVERABLE:
+            delivery.local.failed = True
+            delivery.local.undeliverable = outcome is Outcome.UNDELIVERABLE
+        delivery.update(_STATES[outcome])
         delivery.settle()
+        return True
+
+    def on_delivery(self, link: ReceivingLink, delivery: Any) -> None:
+        """Process a delivery event of a receiving link; hand over the message if it is complete.
+
+        The delivery of a message that is too large is rejected, so that a broker does not deliver
+        it again.
+        """
+        if link.ended and not link.discards:  # the peer does not know yet
+            return
+        if delivery.aborted:
+            delivery.settle()
+            link._pn_link.flow(1)  # the delivery has cost a credit, and the owner never sees it
+            link.drop_pieces()
+            return
+        if not delivery.readable:
+            return
+        size = delivery.pending
+        if delivery.partial and size < link.piece:
+            return
+        if link.taken + size > link.largest and not link.discards:
+            delivery.local.condition = proton.Condition(MESSAGE_SIZE_EXCEEDED)
+            delivery.update(proton.Delivery.REJECTED)
+            link.exceeded()
+        # in a session with a bound, reading would make proton write a Flow frame without a handle
+        data = b"" if link.discards and link.session.bounded else self._read(link, size)
+        if delivery.partial:
+            if not link.discards:
+                link.take(data)
+            return
+        pieces: Iterable[bytes] = (*link.pieces, data)
+        link.drop_pieces()
+        link._pn_link.advance()
+        if link.discards:
+            delivery.settle()
+        else:
+            self._hand_over(link, delivery, b"".join(pieces))
+
+    def _hand_over(self, link: ReceivingLink, delivery: Any, data: bytes) -> None:
+        key = link.next_key = link.next_key + 1
+        settled = bool(delivery.settled)
+        if settled:
+            delivery.settle()
+        else:
+            link.unsettled[key] = self._kept(delivery)
+        link.handler.link_delivery(key, data, settled)
+
+    # -- what another implementation does otherwise ------------------------------
+
+    def _key(self, delivery: Any) -> int:
+        """Return the key of a sent delivery."""
+        return int(delivery.tag, 16)
+
+    def _kept(self, delivery: Any) -> Any:
+        """Return what ``unsettled`` holds for a delivery."""
+        return delivery
+
+    def _delivery(self, kept: Any) -> Any:
+        """Return the delivery for which ``unsettled`` holds ``kept``."""
+        return kept
+
+    def _read(self, link: ReceivingLink, size: int) -> bytes:
+        """Take ``size`` bytes of a message out of proton, which makes room in the window.
+
+        The message may be incomplete.
+        """
+        return bytes(link._pn_link.recv(size) or b"")
 
 
-def outcome(link: Any, delivery: Any) -> None:
-    """Process a delivery event of a sending link; report the outcome if the event has one."""
-    state = int(delivery.remote_state)
-    if not delivery.settled and state not in _OUTCOMES:
-        return
-    key = int(delivery.tag, 16)
-    if link.unsettled.pop(key, None) is None:
-        return
-    remote = delivery.remote
+def _disposition(remote: Any, state: int) -> Disposition:
+    """Return the disposition for proton's state of a delivery (3.4)."""
+    if state == int(proton.Delivery.ACCEPTED):
+        return DONE
     modified = state == int(proton.Delivery.MODIFIED)
     condition = remote.condition if state == int(proton.Delivery.REJECTED) else None
-    disposition = Disposition(
+    return Disposition(
         # the peer has settled without an outcome: the fate of the message is unknown
         _OUTCOMES.get(state, Outcome.IN_DOUBT),
         condition=condition.name if condition else None,
@@ -127,67 +349,3 @@ def outcome(link: Any, delivery: Any) -> None:
         failed=modified and bool(remote.failed),
         undeliverable=modified and bool(remote.undeliverable),
     )
-    delivery.settle()
-    link.handler.link_outcome(key, disposition)
-
-
-def flow(link: Any, credit: int) -> None:
-    """Change the link credit of a receiving link by ``credit`` messages."""
-    link._pn_link.flow(credit)
-
-
-def delivery(link: Any, delivery: Any) -> None:
-    """Process a delivery event of a receiving link; hand over the message once it is complete."""
-    if link._told and not link.discards:  # we have closed the link; the peer does not know yet
-        return
-    if delivery.aborted:
-        delivery.settle()
-        link._pn_link.flow(1)  # the delivery has cost a credit, and the owner never sees it
-        link.drop_pieces()
-        return
-    if not delivery.readable:
-        return
-    size = delivery.pending
-    if delivery.partial and size < link.piece:
-        return
-    if link.taken + size > link.largest and not link.discards:
-        delivery.local.condition = proton.Condition(MESSAGE_SIZE_EXCEEDED)
-        delivery.update(proton.Delivery.REJECTED)
-        link.exceeded()
-    if link.discards and link.session.bounded:
-        data = b""  # reading would make proton write a Flow frame without a handle
-    else:
-        data = bytes(link._pn_link.recv(size) or b"")
-    if delivery.partial:
-        if not link.discards:
-            link.take(data)
-        return
-    data = b"".join((*link.pieces, data))
-    link.drop_pieces()
-    link._pn_link.advance()
-    if link.discards:
-        delivery.settle()
-        return
-    key = link.next_key = link.next_key + 1
-    settled = bool(delivery.settled)
-    if settled:
-        delivery.settle()
-    else:
-        link.unsettled[key] = delivery
-    link.handler.link_delivery(key, data, settled)
-
-
-def settle(link: Any, key: int, outcome: Outcome) -> bool:
-    """Settle a received delivery with an outcome.
-
-    :returns: False if the link does not know the key (any more)
-    """
-    delivery = link.unsettled.pop(key, None)
-    if delivery is None:
-        return False
-    if outcome is Outcome.MODIFIED or outcome is Outcome.UNDELIVERABLE:
-        delivery.local.failed = True
-        delivery.local.undeliverable = outcome is Outcome.UNDELIVERABLE
-    delivery.update(_STATES[outcome])
-    delivery.settle()
-    return True

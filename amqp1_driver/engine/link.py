@@ -15,7 +15,7 @@ import proton
 from pyngus import link as pyngus_link
 
 from amqp1_driver.codec import Encoded
-from amqp1_driver.engine import deliveries
+from amqp1_driver.engine.deliveries import Deliveries
 from amqp1_driver.engine.session_window import OutgoingWindow
 from amqp1_driver.policy.outcome import MESSAGE_SIZE_EXCEEDED, Disposition, Outcome
 from amqp1_driver.policy.redirect import Redirect
@@ -47,7 +47,7 @@ class SenderHandler(LinkHandler, Protocol):
     @property
     def waits(self) -> bool: ...
     def link_credit(self) -> None: ...
-    def link_outcome(self, key: Any, disposition: Disposition) -> None: ...
+    def link_outcome(self, key: int, disposition: Disposition) -> None: ...
 
 
 class ReceiverHandler(LinkHandler, Protocol):
@@ -86,7 +86,7 @@ class DetachedHandler:
     def link_credit(self) -> None:
         """Ignore the event."""
 
-    def link_outcome(self, key: Any, disposition: Disposition) -> None:
+    def link_outcome(self, key: int, disposition: Disposition) -> None:
         """Ignore the event."""
 
     def link_answer(self, drained: int, available: int | None) -> None:
@@ -104,7 +104,7 @@ class _Link:
     """A mixin with the additions to pyngus's links that senders and receivers share."""
 
     handler: Any
-    path: Any
+    path: Deliveries
     _pn_link: Any
     _connection: Any
     connection: Any
@@ -112,7 +112,7 @@ class _Link:
     name: str
 
     def _setup(
-        self, handler: LinkHandler, path: Any, session: "EngineSession", largest: int = 0
+        self, handler: LinkHandler, path: Deliveries, session: "EngineSession", largest: int = 0
     ) -> None:
         self.handler = handler
         self.path = path
@@ -139,7 +139,8 @@ class _Link:
         self.window: OutgoingWindow | None = None
         #: number of Flow frames that the link awaits as answers to echoes and drains
         self.awaited_echoes = 0
-        self._told = False
+        #: whether the owner of the link gets no further callbacks
+        self.ended = False
         self.redirect = Redirect()
         # plain attributes: proton's wrapper objects look theirs up in C
         self.impl = self._pn_link._impl
@@ -182,8 +183,8 @@ class _Link:
 
     def _detached(self, name: str | None, description: str | None) -> None:
         """Call :meth:`LinkHandler.link_detached`, unless the owner knows of the end already."""
-        if not self._told:
-            self._told = True
+        if not self.ended:
+            self.ended = True
             self.unsettled.clear()
             self.handler.link_detached(name, description)
 
@@ -208,7 +209,7 @@ class _Link:
         text = f"a message has more than {self.largest} bytes (option max_message_size of this end)"
         self._pn_link.condition = proton.Condition(MESSAGE_SIZE_EXCEEDED, text)
         handler, self.handler = self.handler, DetachedHandler(self)
-        self._told = True
+        self.ended = True
         self.unsettled.clear()
         handler.link_detached(MESSAGE_SIZE_EXCEEDED, text)
 
@@ -218,7 +219,7 @@ class _Link:
         proton's link stays until the peer has closed its end too: only then may another link use
         the same name and handle.
         """
-        self._told = True
+        self.ended = True
         self.unsettled.clear()
         if self._connection is None:
             return
@@ -226,7 +227,7 @@ class _Link:
         if self.awaited_echoes:
             self.connection.echo.forget(self)
         if not self.discards:
-            self.path.unlink(self._connection, self)
+            self.path.unregister(self._connection, self)
         self.close()
         if self._failed or self._pn_link.session.context.ended:
             self._connection.destroy_later(self)
@@ -238,7 +239,7 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
     @property
     def credit(self) -> int:
         """Return the remaining link credit, in messages."""
-        return self.path.credit(self)  # type: ignore[no-any-return]
+        return self.path.credit(self)
 
     @property
     def may_send(self) -> bool:
@@ -247,7 +248,7 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
         If only room is missing, the link calls :meth:`SenderHandler.link_credit` when there may be
         room again.
         """
-        return self.path.may_send(self)  # type: ignore[no-any-return]
+        return self.path.may_send(self)
 
     @property
     def window_closed(self) -> bool:
@@ -277,7 +278,7 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
         """Return the address of the target, as the peer has attached it."""
         return self._pn_link.remote_target.address  # type: ignore[no-any-return]
 
-    def transfer(self, data: Encoded, size: int, settled: bool) -> Any:
+    def transfer(self, data: Encoded, size: int, settled: bool) -> int:
         """Hand one encoded message to proton; the caller has to check :attr:`may_send` before.
 
         :param size: of the message, bytes
@@ -287,12 +288,12 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
         window.given += 1 + size // window.frame
         return self.path.send(self, data, settled)
 
-    def forget(self, key: Any) -> None:
+    def forget(self, key: int) -> None:
         """Settle a delivery without waiting any longer for its outcome."""
         self.path.forget(self, key)
 
     def _process_delivery(self, pn_delivery: Any) -> None:
-        deliveries.outcome(self, pn_delivery)
+        self.path.on_outcome(self, pn_delivery)
 
     def credited(self) -> None:
         """Let the owner send, as there may be new credit or room in the window; answer a drain."""
@@ -338,7 +339,7 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
 
     def settle(self, key: int, outcome: Outcome) -> bool:
         """Settle a delivery with an outcome; False if it is no longer known."""
-        return self.path.settle(self, key, outcome)  # type: ignore[no-any-return]
+        return self.path.settle(self, key, outcome)
 
     def drain(self) -> None:
         """Ask the peer to use up or give back its credit and to answer with a Flow (2.6.7)."""
@@ -371,7 +372,7 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
         self.answered()
 
     def _process_delivery(self, pn_delivery: Any) -> None:
-        deliveries.delivery(self, pn_delivery)
+        self.path.on_delivery(self, pn_delivery)
 
 
 def all_sessions(pn_connection: Any) -> Iterator[Any]:

@@ -49,16 +49,16 @@ def bound(session: Any, frames: int, max_frame: int) -> None:
         session.incoming_capacity = frames * max_frame
 
 
-def addresses() -> dict[str, int]:
-    """Return the addresses of the C functions that read the peer's window.
+def address_of(name: str) -> int:
+    """Return the address of a C function that reads the peer's window.
 
-    :returns: name -> address; 0 for a function that the library does not export
+    :returns: 0 if the library does not export the function
     """
-    found = {"pn_session_remote_incoming_window": _remote, "pn_session_outgoing_bytes": _outgoing}
-    return {
-        name: (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
-        for name, function in found.items()
-    }
+    function = {
+        "pn_session_remote_incoming_window": _remote,
+        "pn_session_outgoing_bytes": _outgoing,
+    }[name]
+    return (ctypes.cast(function, ctypes.c_void_p).value or 0) if function else 0
 
 
 class OutgoingWindow:

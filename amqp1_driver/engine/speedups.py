@@ -1,87 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The delivery path with the common cases of ``fastpath`` in C; lives on the I/O thread.
+"""Deliveries with their common cases in C; lives on the I/O thread.
 
 The common cases are whole messages, accepted messages and credit. The C module ``_speedups``
 (sources in ``_speedups/``) calls proton's functions at the addresses that :func:`bind` passes to
-it. The C code takes a message from proton to its handler without a ctypes call for each step; such
-a call costs more than the step itself.
+it, and keeps the interpreter's lock. cffi, with which proton's Python binding is made, gives up the
+lock around every call, even if the function takes only a tenth of a microsecond; another thread
+then takes the lock, some twenty times per message. Only copies of large messages give it up here.
 
 Importing this module fails if ``_speedups`` was not built, or if proton's functions have other
-signatures than ``_speedups`` declares. The engine then uses ``fastpath``.
+signatures than ``_speedups`` declares. The engine then uses :class:`ProtonDeliveries`.
 """
 
 from typing import Any
 
+import proton
 from cproton_ffi import ffi, lib
 
-from amqp1_driver.codec import Encoded
-from amqp1_driver.engine import _speedups, fastpath, session_window
-from amqp1_driver.engine.fastpath import (
-    LARGE,
-    forget,
-    link,
-    output_written,
-    transport_of,
-    unlink,
-    writable,
-)
+from amqp1_driver.engine import _speedups, session_window
+from amqp1_driver.engine.deliveries import DONE, Connection, ProtonDeliveries, ReceivingLink
 from amqp1_driver.engine.proton_ffi import address
 from amqp1_driver.policy.outcome import Outcome
 
-__all__ = [
-    "bind",
-    "credit",
-    "flow",
-    "forget",
-    "link",
-    "may_send",
-    "output",
-    "output_written",
-    "pump",
-    "receive",
-    "send",
-    "settle",
-    "unlink",
-]
-
-#: proton function -> its signature, in the notation of cffi, as ``_speedups`` declares it
-_SIGNATURES = {
-    "pn_collector_peek": "struct pn_event_t *(*)(struct pn_collector_t *)",
-    "pn_collector_pop": "_Bool(*)(struct pn_collector_t *)",
-    "pn_event_type": "pn_event_type_t(*)(struct pn_event_t *)",
-    "pn_event_delivery": "struct pn_delivery_t *(*)(struct pn_event_t *)",
-    "pn_event_link": "struct pn_link_t *(*)(struct pn_event_t *)",
-    "pn_delivery_link": "struct pn_link_t *(*)(struct pn_delivery_t *)",
-    "pn_delivery_readable": "_Bool(*)(struct pn_delivery_t *)",
-    "pn_delivery_partial": "_Bool(*)(struct pn_delivery_t *)",
-    "pn_delivery_pending": "size_t(*)(struct pn_delivery_t *)",
-    "pn_delivery_remote_state": "uint64_t(*)(struct pn_delivery_t *)",
-    "pn_delivery_settled": "_Bool(*)(struct pn_delivery_t *)",
-    "pn_delivery_settle": "void(*)(struct pn_delivery_t *)",
-    "pn_delivery_update": "void(*)(struct pn_delivery_t *, uint64_t)",
-    "pn_delivery": "struct pn_delivery_t *(*)(struct pn_link_t *, struct pn_bytes_t)",
-    "pn_link_credit": "int(*)(struct pn_link_t *)",
-    "pn_link_get_drain": "_Bool(*)(struct pn_link_t *)",
-    "pn_link_send": "ssize_t(*)(struct pn_link_t *, char *, size_t)",
-    "pn_link_recv": "ssize_t(*)(struct pn_link_t *, char *, size_t)",
-    "pn_link_advance": "_Bool(*)(struct pn_link_t *)",
-    "pn_link_flow": "void(*)(struct pn_link_t *, int)",
-    "pn_transport_capacity": "ssize_t(*)(struct pn_transport_t *)",
-    "pn_transport_push": "ssize_t(*)(struct pn_transport_t *, char *, size_t)",
-    "pn_transport_pending": "ssize_t(*)(struct pn_transport_t *)",
-    "pn_transport_peek": "ssize_t(*)(struct pn_transport_t *, char *, size_t)",
-    "pn_transport_pop": "void(*)(struct pn_transport_t *, size_t)",
-}
 _CONSTANTS = (lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_TRANSPORT, lib.PN_ACCEPTED)
-_ACCEPT = Outcome.ACCEPTED
+#: bytes; size of the output buffer at first, and from the first time that it was full
+_OUTPUT_SIZE = 131072
+_OUTPUT_LIMIT = 1 << 20
 
 
-def _address(name: str, signature: str) -> int:
+class OutputBuffer:
+    """A buffer for output; the socket still has to take the bytes from ``start`` to ``end``."""
+
+    __slots__ = ("at", "end", "size", "start", "view")
+
+    def __init__(self, size: int) -> None:
+        memory = ffi.new("char[]", size)
+        self.view = memoryview(ffi.buffer(memory))
+        self.at = address(memory)
+        self.size = size
+        self.start = self.end = 0
+
+
+class RareCases(ProtonDeliveries):
+    """The cases that the C module leaves to Python, with deliveries known by their addresses.
+
+    The address is the key of a sent delivery. It is no key for a received one: proton reuses the
+    memory, and an application may settle twice.
+    """
+
+    def _key(self, delivery: Any) -> int:
+        return address(delivery._impl)
+
+    def _kept(self, delivery: Any) -> int:
+        return address(delivery._impl)
+
+    def _delivery(self, kept: int) -> Any:
+        return proton.Delivery.wrap(ffi.cast("pn_delivery_t *", kept))
+
+    def _read(self, link: ReceivingLink, size: int) -> bytes:
+        return _speedups.read(link, size)
+
+    def on_link_delivery(self, link: Any, delivery: int) -> None:
+        """Process a delivery event, of a sending or a receiving link.
+
+        :param delivery: address of proton's delivery
+        """
+        process = self.on_delivery if link.receiving else self.on_outcome
+        process(link, self._delivery(delivery))
+
+    def dispatch(self, connection: Connection, event: int) -> None:
+        """Dispatch an event that is neither a delivery nor a Flow frame.
+
+        :param event: address of proton's event
+        """
+        connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))
+
+
+class SpeedupDeliveries(RareCases):
+    """Deliveries by the C module."""
+
+    pump = staticmethod(_speedups.pump)
+    push = staticmethod(_speedups.push)
+    credit = staticmethod(_speedups.credit)
+    may_send = staticmethod(_speedups.may_send)
+    send = staticmethod(_speedups.send)
+    flow = staticmethod(_speedups.flow)
+    settle = staticmethod(_speedups.settle)
+
+    def prepare(self, connection: Connection) -> None:
+        """Look up the addresses of proton's objects, and make the output buffer."""
+        connection.collector = address(connection._pn_collector._impl)
+        connection.transport = address(connection._pn_transport._impl)
+        connection.outgoing = OutputBuffer(_OUTPUT_SIZE)
+
+    def register(self, connection: Connection, link: Any) -> None:
+        """Register a link, so that :meth:`pump` processes its events."""
+        link.impl = address(link._pn_link._impl)
+        connection.links[link.impl] = link
+
+    def unregister(self, connection: Connection, link: Any) -> None:
+        """Remove a link; :meth:`pump` ignores its further deliveries and Flow frames."""
+        connection.links.pop(link.impl, None)
+
+    def output(self, connection: Connection) -> memoryview | None:
+        """Return the bytes to send next: all output of proton, as far as it fits into the buffer.
+
+        The buffer exists to send a large message with one system call rather than with one for each
+        of its frames. A system call gives up the interpreter's lock, and while other threads encode
+        large messages it takes milliseconds to get the lock back.
+
+        :returns: a view that is valid until :meth:`output_written`; None if there is nothing to
+            send
+        """
+        out = connection.outgoing
+        if out.start == out.end:
+            if out.end == out.size < _OUTPUT_LIMIT:
+                out = connection.outgoing = OutputBuffer(_OUTPUT_LIMIT)
+            end = _speedups.fill(connection.transport, out.at, out.size)
+            if end <= 0:
+                if end < 0:
+                    _ = connection.has_output  # pyngus notes the end of output
+                return None
+            out.start, out.end = 0, end
+        return out.view[out.start : out.end]  # type: ignore[no-any-return]
+
+    def output_written(self, connection: Connection, count: int) -> None:
+        """Remove ``count`` bytes from the output: the socket has taken them."""
+        connection.outgoing.start += count
+
+
+def _address(name: str, signature: str | None) -> int:
     """Return the address of one of proton's C functions.
 
+    :param signature: in the notation of cffi; None: the binding has no such function, but its
+        library may export it
+    :returns: 0 if the library does not export it
     :raises ImportError: proton has no such function, or another signature for it
     """
+    if signature is None:
+        return session_window.address_of(name)
     function = getattr(lib, name, None)
     if function is None or ffi.typeof(function).cname != signature:
         raise ImportError(f"this proton has another {name}")
@@ -96,77 +153,11 @@ def bind() -> None:
     """
     if (ffi.offsetof("pn_bytes_t", "size"), ffi.offsetof("pn_bytes_t", "start")) != (0, 8):
         raise ImportError("this proton has another pn_bytes_t")
-    addresses = {name: _address(name, signature) for name, signature in _SIGNATURES.items()}
+    addresses = {name: _address(name, signature) for name, signature in _speedups.FUNCTIONS.items()}
     try:
-        _speedups.bind(
-            {**addresses, **session_window.addresses()},
-            _CONSTANTS,
-            fastpath.incoming,
-            fastpath.outgoing,
-            fastpath.dispatch,
-            fastpath.DONE,
-        )
+        _speedups.bind(addresses, _CONSTANTS, RareCases(), Outcome.ACCEPTED, DONE)
     except (KeyError, TypeError) as error:
         raise ImportError(f"{_speedups.__file__} was built from other sources: {error}") from error
 
 
 bind()
-
-# The driver calls these for every message, hence no Python wrapper. They do the same as those of
-# fastpath.
-credit = _speedups.credit
-flow = _speedups.flow
-may_send = _speedups.may_send
-
-
-def pump(connection: Any) -> bool:
-    """Do the same as :func:`fastpath.pump`."""
-    if connection.asked:  # rare
-        return fastpath.pump(connection)
-    if connection.collector is None:
-        connection.collector = address(connection._pn_collector._impl)
-    return _speedups.pump(connection)
-
-
-def receive(connection: Any, data: Any) -> None:
-    """Do the same as :func:`fastpath.receive`."""
-    connection.unread = True
-    questions = connection.questions.read(data)
-    if questions:
-        connection.echo.asked(connection, questions)
-    if type(data) is bytes and len(data) < LARGE:
-        going_on = _speedups.push(connection.transport or transport_of(connection), data)
-        if going_on is not None:
-            if not going_on:
-                _ = connection.needs_input  # pyngus notes the end of input
-            return
-    fastpath.push(connection, data)
-
-
-def output(connection: Any) -> memoryview | None:
-    """Do the same as :func:`fastpath.output`."""
-    out = connection.outgoing
-    if out is None or out.start == out.end == out.size:
-        out = writable(connection)
-    if out.start == out.end:
-        end = _speedups.fill(connection.transport or transport_of(connection), out.at, out.size)
-        if end <= 0:
-            if end < 0:
-                _ = connection.has_output  # pyngus notes the end of output
-            return None
-        out.start, out.end = 0, end
-    return out.view[out.start : out.end]  # type: ignore[no-any-return]
-
-
-def send(link: Any, data: Encoded, settled: bool) -> Any:
-    """Do the same as :func:`fastpath.send`."""
-    if type(data) is bytes and len(data) < LARGE:
-        return _speedups.send(link, data, settled)
-    return fastpath.send(link, data, settled)
-
-
-def settle(link: Any, key: int, outcome: Outcome) -> bool:
-    """Do the same as :func:`fastpath.settle`."""
-    if outcome is _ACCEPT:
-        return _speedups.accept(link, key)
-    return fastpath.settle(link, key, outcome)

@@ -7,7 +7,6 @@ command runs in a thread of its own, so that one may wait while another works.
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import os
@@ -89,10 +88,11 @@ class Application:
         conf.set_override("executor_thread_pool_size", pool)
 
     def use_path(self, name: str) -> None:
-        """Have deliveries served by a module of amqp1_driver.engine, before the first use."""
-        from amqp1_driver.engine import connection
+        """Have deliveries served by this implementation, before the first use."""
+        from amqp1_driver.engine import connection, deliveries, speedups
 
-        connection._BEST = importlib.import_module(f"amqp1_driver.engine.{name}")
+        paths = {"speedups": speedups.SpeedupDeliveries, "deliveries": deliveries.ProtonDeliveries}
+        connection._BEST = paths[name]()
 
     def close(self) -> list[str]:
         """Cleans up; the threads and descriptors that are left over."""

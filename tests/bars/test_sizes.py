@@ -75,7 +75,7 @@ class Endless(ScriptedPeer):
         self.script.wake()
 
 
-@pytest.mark.parametrize("path", ["speedups", "fastpath", "deliveries"])
+@pytest.mark.parametrize("path", ["speedups", "deliveries"])
 def test_an_endless_message_costs_a_client_no_more_than_the_limit(
     worker: Callable[[str], Worker], long_form: bool, path: str, measured: Callable[[str], None]
 ) -> None:

@@ -38,7 +38,6 @@ NAMES = (
     "bodies",
     "collector",
     "frames-compiled",
-    "frames-fast",
     "frames-public",
     "sasl",
     "websocket",

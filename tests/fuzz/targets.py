@@ -31,10 +31,11 @@ from amqp1_driver.bus.sasl import SaslServer, State
 from amqp1_driver.bus.websocket import WebSocketServer
 from amqp1_driver.connection.operation import Kind
 from amqp1_driver.connection.receiver import Delivery
-from amqp1_driver.engine import deliveries, fastpath, speedups
 from amqp1_driver.engine.connection import Engine
+from amqp1_driver.engine.deliveries import ProtonDeliveries
 from amqp1_driver.engine.sasl_external import ExternalSasl
 from amqp1_driver.engine.security import engine_properties
+from amqp1_driver.engine.speedups import SpeedupDeliveries
 from amqp1_driver.eventloop.tunnel import ProxyParameters, Tunnel, TunnelError
 from amqp1_driver.eventloop.websocket import Codec as WebSocketClient
 from amqp1_driver.exceptions import DecodeError
@@ -544,9 +545,8 @@ TARGETS: dict[str, Target] = {
     "codec": Target(decode_messages),
     "bodies": Target(bodies),
     "collector": Target(collected),
-    "frames-compiled": Target(functools.partial(frames, speedups)),
-    "frames-fast": Target(functools.partial(frames, fastpath)),
-    "frames-public": Target(functools.partial(frames, deliveries)),
+    "frames-compiled": Target(functools.partial(frames, SpeedupDeliveries())),
+    "frames-public": Target(functools.partial(frames, ProtonDeliveries())),
     "sasl": Target(sasl),
     "websocket": Target(websocket_client),
     "tunnel": Target(tunnel),

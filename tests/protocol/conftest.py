@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests that touch deliveries run over all paths."""
+"""Tests that touch deliveries run over both implementations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.engine import deliveries, fastpath, speedups
+from amqp1_driver.engine.deliveries import ProtonDeliveries
+from amqp1_driver.engine.speedups import SpeedupDeliveries
 
 from .world import World
 
-PATHS = (speedups, fastpath, deliveries)
+PATHS = (SpeedupDeliveries(), ProtonDeliveries())
 
 
-@pytest.fixture(params=PATHS, ids=["speedups", "fastpath", "deliveries"])
+@pytest.fixture(params=PATHS, ids=["speedups", "deliveries"])
 def path(request: pytest.FixtureRequest) -> Any:
     return request.param
 

@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from amqp1_driver import exceptions
 from amqp1_driver.connection.housekeeping import SWEEP_INTERVAL
 from amqp1_driver.connection.operation import Kind
-from amqp1_driver.engine import deliveries, fastpath, speedups
+from amqp1_driver.engine.deliveries import ProtonDeliveries
+from amqp1_driver.engine.speedups import SpeedupDeliveries
 from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
@@ -84,7 +85,7 @@ class Tracked:
 class Schedules(RuleBasedStateMachine):
     """One connection, two hosts, a peer that does anything that a peer may do."""
 
-    path = speedups
+    path = SpeedupDeliveries()
     #: RELEASED does not say that nobody had the message
     in_doubt = False
     product = "scripted-peer"
@@ -489,12 +490,8 @@ class _Always(dict):
         return self.answer
 
 
-class FastSchedules(Schedules):
-    path = fastpath
-
-
 class PublicSchedules(Schedules):
-    path = deliveries
+    path = ProtonDeliveries()
 
 
 class RabbitSchedules(Schedules):
@@ -502,12 +499,8 @@ class RabbitSchedules(Schedules):
     in_doubt = True
 
 
-class FastRabbitSchedules(RabbitSchedules):
-    path = fastpath
-
-
 class PublicRabbitSchedules(RabbitSchedules):
-    path = deliveries
+    path = ProtonDeliveries()
 
 
 def _case(machine):
@@ -517,10 +510,8 @@ def _case(machine):
 
 
 TestSchedules = _case(Schedules)
-TestFastSchedules = _case(FastSchedules)
 TestPublicSchedules = _case(PublicSchedules)
 TestRabbitSchedules = _case(RabbitSchedules)
-TestFastRabbitSchedules = _case(FastRabbitSchedules)
 TestPublicRabbitSchedules = _case(PublicRabbitSchedules)
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What only the path in C can do wrong; all else is in the tests that run over all paths."""
+"""What only the path in C can do wrong; all else is in the tests that run over both paths."""
 
 import gc
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import cproton
@@ -11,8 +13,11 @@ import proton
 import pytest
 
 from amqp1_driver.connection.states import LinkState
-from amqp1_driver.engine import _speedups, fastpath, speedups
+from amqp1_driver.engine import _speedups, deliveries, speedups
 from amqp1_driver.engine import session_window as windows
+from amqp1_driver.engine.deliveries import ProtonDeliveries
+from amqp1_driver.engine.speedups import SpeedupDeliveries
+from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.testing import performatives as p
 
 from .world import World
@@ -41,8 +46,8 @@ def rebound():
 )
 def test_what_is_bound_has_to_be_whole(addresses, error):
     with pytest.raises(error):
-        _speedups.bind(addresses, (1, 2, 3, 4), None, None, None, None)
-    world = World(speedups).start()  # still bound as before
+        _speedups.bind(addresses, (1, 2, 3, 4), None, None, None)
+    world = World(SpeedupDeliveries()).start()  # still bound as before
     assert world.cast().future.done
 
 
@@ -57,43 +62,72 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch):
 
 @pytest.mark.parametrize("signature", ["", "int(*)(struct pn_link_t *, int)"])
 def test_another_proton_is_not_called(monkeypatch, signature):
-    monkeypatch.setitem(speedups._SIGNATURES, "pn_link_credit", signature)
+    monkeypatch.setitem(_speedups.FUNCTIONS, "pn_link_credit", signature)
     with pytest.raises(ImportError, match="this proton has another pn_link_credit"):
         speedups.bind()
 
 
 def test_a_function_that_proton_lacks_is_not_called(monkeypatch):
-    monkeypatch.setitem(speedups._SIGNATURES, "pn_link_levitate", "void(*)(void)")
+    monkeypatch.setitem(_speedups.FUNCTIONS, "pn_link_levitate", "void(*)(void)")
     with pytest.raises(ImportError, match="this proton has another pn_link_levitate"):
         speedups.bind()
 
 
 def test_functions_of_the_window_that_the_binding_lacks_have_no_address(monkeypatch):
     monkeypatch.setattr(windows, "_remote", None)
-    assert windows.addresses()["pn_session_remote_incoming_window"] == 0
-    assert windows.addresses()["pn_session_outgoing_bytes"] > 0
+    assert windows.address_of("pn_session_remote_incoming_window") == 0
+    assert windows.address_of("pn_session_outgoing_bytes") > 0
+
+
+def test_a_function_that_the_binding_has_needs_an_address():
+    addresses = dict.fromkeys(_speedups.FUNCTIONS, 1) | {"pn_link_credit": 0}
+    with pytest.raises(KeyError, match="the address of pn_link_credit is 0"):
+        _speedups.bind(addresses, (1, 2, 3, 4), None, None, None)
+    world = World(SpeedupDeliveries()).start()  # still bound as before
+    assert world.cast().future.done
+
+
+def test_each_name_that_the_module_uses_is_declared():
+    header = Path(speedups.__file__).with_name("_speedups") / "speedups.h"
+    names = set(re.findall(r"\bN\((\w+)\)", header.read_text())) - {"name"}
+    assert len(names) == 30
+    protocols = (
+        deliveries.Connection,
+        deliveries.SendingLink,
+        deliveries.ReceivingLink,
+        deliveries.Window,
+        deliveries.SendingHandler,
+        deliveries.ReceivingHandler,
+        speedups.RareCases,
+    )
+    assert names - set().union(*map(_members, protocols)) == set()
+
+
+def _members(protocol: type) -> set[str]:
+    return set(dir(protocol)) | {
+        n for c in protocol.__mro__ for n in vars(c).get("__annotations__", ())
+    }
 
 
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
         (_speedups.send, (Link(), b"data")),
-        (_speedups.send, (Link(), "text", False)),
-        (_speedups.send, (Link(), bytearray(b"data"), False)),
-        (_speedups.accept, (Link(),)),
-        (_speedups.accept, (Link(unsettled=[1]), 0)),
+        (_speedups.settle, (Link(),)),
+        (_speedups.settle, (Link(unsettled=[1]), 0, Outcome.ACCEPTED)),
         (_speedups.flow, (Link(impl=1),)),
         (_speedups.flow, (Link(impl=1), "many")),
         (_speedups.credit, (Link(impl="here"),)),
-        (_speedups.push, (1, "text")),
-        (_speedups.push, (0, b"data")),
-        (_speedups.push, ("here", b"data")),
+        (_speedups.read, (Link(impl=1),)),
+        (_speedups.read, (Link(impl=1), "much")),
+        (_speedups.push, (Link(),)),
+        (_speedups.push, (Link(transport="here"), b"data")),
         (_speedups.fill, (1, 1)),
         (_speedups.fill, (0, 1, 1)),
         (_speedups.fill, (1, 0, 1)),
         (_speedups.fill, (1, 1, "much")),
-        (_speedups.pump, (Link(collector="here", links={}),)),
-        (_speedups.pump, (Link(collector=1, links=[]),)),
+        (_speedups.pump, (Link(asked=False, collector="here", links={}),)),
+        (_speedups.pump, (Link(asked=False, collector=1, links=[]),)),
     ],
 )
 def test_what_is_not_of_the_right_type_is_not_given_to_proton(function, arguments):
@@ -106,18 +140,18 @@ def test_what_is_not_there_is_not_given_to_proton(function):
     with pytest.raises(AttributeError):
         function(Link())
     with pytest.raises(ValueError, match="is NULL"):
-        function(Link(impl=0, collector=0, links={}))
+        function(Link(impl=0, asked=False, collector=0, links={}))
 
 
 def test_a_key_is_accepted_once():
-    world = World(speedups).start()
+    world = World(SpeedupDeliveries()).start()
     listener = world.listen()
     world.arrive(ANY)
     delivery = listener.deliveries.pop()
     link, key = delivery.link, delivery.key
-    assert _speedups.accept(link, key) is True
-    assert _speedups.accept(link, key) is False
-    assert _speedups.accept(link, "another") is False
+    assert _speedups.settle(link, key, Outcome.ACCEPTED) is True
+    assert _speedups.settle(link, key, Outcome.ACCEPTED) is False
+    assert _speedups.settle(link, "another", Outcome.ACCEPTED) is False
 
 
 class Failure(Exception):
@@ -226,26 +260,35 @@ def _growth(path):
 
 def test_no_memory_is_left_behind_by_messages():
     # a block forgotten with each message of a kind would be 500
-    assert abs(_growth(speedups) - _growth(fastpath)) < 100
+    assert abs(_growth(SpeedupDeliveries()) - _growth(ProtonDeliveries())) < 100
 
 
 def test_input_for_which_proton_has_no_room_is_looked_at_once(monkeypatch):
     """The module leaves it to the other path, which pushes it in parts."""
-    world = World(speedups).start()
+    world = World(SpeedupDeliveries()).start()
     world.cast()
-    monkeypatch.setattr(_speedups, "push", lambda transport, data: None)
-    read = []
-    questions = world.connection.engine._connection.questions
+    engine = world.connection.engine._connection
+    taken, read, questions = [], [], engine.questions
+    process_input = engine.process_input
+
+    def take_in_parts(data):
+        taken.append(process_input(data[:7]))
+        return taken[-1]
+
+    monkeypatch.setattr(engine, "process_input", take_in_parts)
     monkeypatch.setattr(
-        world.connection.engine._connection,
+        engine,
         "questions",
         SimpleNamespace(read=lambda data: read.append(bytes(data)) or questions.read(data)),
     )
+    monkeypatch.setattr(speedups.SpeedupDeliveries, "push", staticmethod(speedups.RareCases().push))
     link = world.link(ANY)
     before = len(world.peer.frames(p.Flow))
     link.session.core.flow(link.session, link, delivery_count=1, link_credit=50, echo=True)
     world.run()
     assert len(world.peer.frames(p.Flow)) == before + 1
     assert len(read) == 1
+    assert sum(taken) == len(read[0])
+    assert len(taken) > 1
     op = world.cast()
     assert (op.future.done, op.future.error) == (True, None)

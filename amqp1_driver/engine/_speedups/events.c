@@ -2,12 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 
-/* proton's events, to the owners of the links: as pump() of fastpath.py. */
+/* The pump: proton's events, to the owners of the links. */
 
 #include "speedups.h"
 
-/* more is received without the interpreter's lock, by fastpath */
-#define SCRATCH 65536
+/* bytes; max_message_size is never less */
+#define SMALLEST_LIMIT 65536
 
 /* 1, 0, or -1 with an exception */
 static int
@@ -22,15 +22,15 @@ truth_of(PyObject *object, PyObject *name)
     return truth;
 }
 
-/* What a call without a result was: 0, or -1 with an exception. */
+/* Drop the result of a call: 0, or -1 with an exception. */
 static int
-told(PyObject *result)
+dropped(PyObject *result)
 {
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
 }
 
-/* A whole message, which the handler gets under a key: as link_delivery(key, data, settled). */
+/* Hand a whole message to the handler: link_delivery(key, data, settled). */
 static int
 hand_over(PyObject *link, void *delivery, PyObject *data)
 {
@@ -46,8 +46,7 @@ hand_over(PyObject *link, void *delivery, PyObject *data)
         result = 0;
     }
     else {
-        /* not the pointer as key: proton uses the memory again, and an application may
-           settle twice */
+        /* the pointer is no key: proton reuses the memory, and an application may settle twice */
         PyObject *pointer = PyLong_FromVoidPtr(delivery);
         if (pointer != NULL) {
             result = keep(link, key, pointer);
@@ -56,7 +55,7 @@ hand_over(PyObject *link, void *delivery, PyObject *data)
     }
     if (result == 0) {
         handler = PyObject_GetAttr(link, names.handler);
-        result = handler == NULL ? -1 : told(PyObject_CallMethodObjArgs(
+        result = handler == NULL ? -1 : dropped(PyObject_CallMethodObjArgs(
             handler, names.link_delivery, key, data, settled, NULL));
         Py_XDECREF(handler);
     }
@@ -64,24 +63,47 @@ hand_over(PyObject *link, void *delivery, PyObject *data)
     return result;
 }
 
+/* 1 if size is less than an attribute of the link, 0, or -1 with an exception */
+static int
+below(size_t size, PyObject *link, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(link, name);
+    if (value == NULL) {
+        return -1;
+    }
+    size_t limit = PyLong_AsSize_t(value);
+    Py_DECREF(value);
+    return PyErr_Occurred() ? -1 : size < limit;
+}
+
 static int
 on_message(PyObject *link, void *pn_link, void *delivery)
 {
     size_t size = pn.delivery_pending(delivery);
-    /* one byte is what proton says of an aborted delivery */
-    if (size <= 1 || size > SCRATCH || !pn.delivery_readable(delivery)
-        || pn.delivery_partial(delivery)) {
-        return left_to(bound.incoming, link, delivery);
+    /* proton reports one pending byte for an aborted delivery */
+    int whole = size > 1 && pn.delivery_readable(delivery);
+    if (whole && pn.delivery_partial(delivery)) {
+        int more = below(size, link, names.piece); /* wait for more of the message */
+        if (more != 0) {
+            return more < 0 ? -1 : 0;
+        }
+        whole = 0;
     }
-    int pieces = truth_of(link, names.pieces);
-    if (pieces != 0) {
-        return pieces < 0 ? -1 : left_to(bound.incoming, link, delivery);
+    if (whole) {
+        int pieces = truth_of(link, names.pieces);
+        whole = pieces < 0 ? -1 : !pieces;
     }
-    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    /* no limit is smaller than this */
+    if (whole > 0 && size > SMALLEST_LIMIT) {
+        whole = below(size, link, names.largest);
+    }
+    if (whole <= 0) {
+        return whole < 0 ? -1 : leave_to(names.on_link_delivery, link, delivery);
+    }
+    PyObject *data = read_bytes(pn_link, size);
     if (data == NULL) {
         return -1;
     }
-    pn.link_recv(pn_link, PyBytes_AS_STRING(data), size);
     pn.link_advance(pn_link);
     int result = hand_over(link, delivery, data);
     Py_DECREF(data);
@@ -91,8 +113,8 @@ on_message(PyObject *link, void *pn_link, void *delivery)
 static int
 on_outcome(PyObject *link, void *delivery)
 {
-    if (pn.delivery_remote_state(delivery) != bound.accepted) {
-        return left_to(bound.outgoing, link, delivery);
+    if (pn.delivery_remote_state(delivery) != bound.accepted_state) {
+        return leave_to(names.on_link_delivery, link, delivery);
     }
     PyObject *key = PyLong_FromVoidPtr(delivery);
     if (key == NULL) {
@@ -103,7 +125,7 @@ on_outcome(PyObject *link, void *delivery)
     if (result > 0) {
         pn.delivery_settle(delivery);
         PyObject *handler = PyObject_GetAttr(link, names.handler);
-        result = handler == NULL ? -1 : told(PyObject_CallMethodObjArgs(
+        result = handler == NULL ? -1 : dropped(PyObject_CallMethodObjArgs(
             handler, names.link_outcome, key, bound.done, NULL));
         Py_XDECREF(handler);
     }
@@ -116,21 +138,21 @@ on_flow(PyObject *link, void *pn_link, int receiving)
 {
     if (receiving) {
         int asking = truth_of(link, names.awaited_echoes);
-        return asking <= 0 ? asking : told(PyObject_CallMethodNoArgs(link, names.answered));
+        return asking <= 0 ? asking : dropped(PyObject_CallMethodNoArgs(link, names.answered));
     }
     PyObject *handler = PyObject_GetAttr(link, names.handler);
     if (handler == NULL) {
         return -1;
     }
-    int result = told(PyObject_CallMethodNoArgs(handler, names.link_credit));
+    int result = dropped(PyObject_CallMethodNoArgs(handler, names.link_credit));
     Py_DECREF(handler);
     if (result == 0 && pn.link_get_drain(pn_link)) {
-        result = told(PyObject_CallMethodNoArgs(link, names.answer_drain));
+        result = dropped(PyObject_CallMethodNoArgs(link, names.answer_drain));
     }
     return result;
 }
 
-/* Of a delivery, or if that is NULL, the flow of a link. */
+/* Process the event of a delivery, or the Flow frame of a link if delivery is NULL. */
 static int
 on_link_event(PyObject *links, void *pn_link, void *delivery)
 {
@@ -143,7 +165,7 @@ on_link_event(PyObject *links, void *pn_link, void *delivery)
     if (link == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    Py_INCREF(link); /* a handler may have it forgotten */
+    Py_INCREF(link); /* a handler may remove it from links */
     int result, receiving = truth_of(link, names.receiving);
     if (receiving < 0) {
         result = -1;
@@ -173,11 +195,11 @@ on_event(PyObject *connection, PyObject *links, void *event, bool *others)
         return 0;
     }
     *others = true;
-    return left_to(bound.dispatch, connection, event);
+    return leave_to(names.dispatch, connection, event);
 }
 
-/* The event is done with, whatever has come of it: it would come again. What proton lets go of
-   with it may be Python's, whose code must not find the exception of a handler set. */
+/* Remove the event even if a handler has failed, or it would come again. proton may free Python
+   objects with it, whose code must not run while the exception of the handler is set. */
 static void
 pop(void *collector)
 {
@@ -191,6 +213,11 @@ PyObject *
 pump(PyObject *module, PyObject *connection)
 {
     (void)module;
+    int asked = truth_of(connection, names.asked);
+    if (asked != 0) {
+        return asked < 0 ? NULL
+                         : PyObject_CallMethodObjArgs(bound.rare, names.pump, connection, NULL);
+    }
     void *event, *collector = pointer_of(connection, names.collector);
     PyObject *links = collector == NULL ? NULL : PyObject_GetAttr(connection, names.links);
     if (links == NULL) {

@@ -2,13 +2,13 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 
-/* Messages and credit, and the bytes of a connection: as the functions of fastpath.py. */
+/* Messages and credit, and the bytes of a connection. */
 
 #include "speedups.h"
 
 #include <stdio.h>
 
-/* proton's buffer of output, bytes: a full one may not be all there is */
+/* bytes; size of proton's output buffer: if it is full, there may be more output */
 #define BUFFER 16384
 
 static PyObject *
@@ -80,8 +80,11 @@ PyObject *
 send_message(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count != 3 || !PyBytes_CheckExact(args[1])) {
-        return misused("send(link, bytes, settled)");
+    if (count != 3) {
+        return misused("send(link, data, settled)");
+    }
+    if (!PyBytes_CheckExact(args[1]) || PyBytes_GET_SIZE(args[1]) >= LARGE) {
+        return PyObject_CallMethodObjArgs(bound.rare, names.send, args[0], args[1], args[2], NULL);
     }
     int settled = PyObject_IsTrue(args[2]);
     void *pn_link = settled < 0 ? NULL : pointer_of(args[0], names.impl);
@@ -118,11 +121,14 @@ credit(PyObject *module, PyObject *link)
 /* -- receiving ----------------------------------------------------------------------------- */
 
 PyObject *
-accept_message(PyObject *module, PyObject *const *args, Py_ssize_t count)
+settle_message(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count != 2) {
-        return misused("accept(link, key)");
+    if (count != 3) {
+        return misused("settle(link, key, outcome)");
+    }
+    if (args[2] != bound.accepted) {
+        return PyObject_CallMethodObjArgs(bound.rare, names.settle, args[0], args[1], args[2], NULL);
     }
     void *delivery;
     int known = take(args[0], args[1], &delivery);
@@ -130,10 +136,46 @@ accept_message(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     if (known) {
-        pn.delivery_update(delivery, bound.accepted);
+        pn.delivery_update(delivery, bound.accepted_state);
         pn.delivery_settle(delivery);
     }
     return PyBool_FromLong(known);
+}
+
+PyObject *
+read_bytes(void *pn_link, size_t size)
+{
+    PyObject *data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (data == NULL || size == 0) {
+        return data;
+    }
+    ssize_t got;
+    if (size < LARGE) {
+        got = pn.link_recv(pn_link, PyBytes_AS_STRING(data), size);
+    }
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        got = pn.link_recv(pn_link, PyBytes_AS_STRING(data), size);
+        Py_END_ALLOW_THREADS
+    }
+    if (got != (ssize_t)size) {
+        Py_DECREF(data);
+        PyErr_Format(PyExc_RuntimeError, "proton has given %zd of %zu bytes", got, size);
+        return NULL;
+    }
+    return data;
+}
+
+PyObject *
+read_message(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 2) {
+        return misused("read(link, size)");
+    }
+    size_t size = PyLong_AsSize_t(args[1]);
+    void *pn_link = PyErr_Occurred() ? NULL : pointer_of(args[0], names.impl);
+    return pn_link == NULL ? NULL : read_bytes(pn_link, size);
 }
 
 PyObject *
@@ -148,7 +190,7 @@ flow(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (pn_link == NULL) {
         return NULL;
     }
-    pn.link_flow(pn_link, (int)more); /* a window's size: an option, with a maximum */
+    pn.link_flow(pn_link, (int)more); /* within an int: an option with a maximum */
     Py_RETURN_NONE;
 }
 
@@ -158,20 +200,27 @@ PyObject *
 push(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    if (count != 2 || !PyBytes_CheckExact(args[1])) {
-        return misused("push(transport, bytes)");
+    if (count != 2) {
+        return misused("push(connection, data)");
     }
-    void *transport = PyLong_AsVoidPtr(args[0]);
+    void *transport = pointer_of(args[0], names.transport);
     if (transport == NULL) {
-        return PyErr_Occurred() ? NULL : misused("push() without a transport");
+        return NULL;
     }
-    Py_ssize_t size = PyBytes_GET_SIZE(args[1]);
-    if (pn.transport_capacity(transport) < size) {
+    Py_ssize_t size = PyBytes_CheckExact(args[1]) ? PyBytes_GET_SIZE(args[1]) : LARGE;
+    if (size >= LARGE || pn.transport_capacity(transport) < size) {
+        return PyObject_CallMethodObjArgs(bound.rare, names.push, args[0], args[1], NULL);
+    }
+    if (pn.transport_push(transport, PyBytes_AS_STRING(args[1]), (size_t)size) >= 0
+        && pn.transport_capacity(transport) >= 0) {
         Py_RETURN_NONE;
     }
-    return PyBool_FromLong(
-        pn.transport_push(transport, PyBytes_AS_STRING(args[1]), (size_t)size) >= 0
-        && pn.transport_capacity(transport) >= 0);
+    PyObject *end = PyObject_GetAttr(args[0], names.needs_input); /* pyngus notes the end of input */
+    if (end == NULL) {
+        return NULL;
+    }
+    Py_DECREF(end);
+    Py_RETURN_NONE;
 }
 
 PyObject *

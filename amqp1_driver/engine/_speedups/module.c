@@ -3,9 +3,9 @@
  */
 
 /*
- * What is common in fastpath.py, in C: whole messages, accepted ones, credit. All else goes
- * back to that module. proton's functions are called at addresses that speedups.py gives,
- * with the interpreter's lock held; on the I/O thread only, as there.
+ * The common cases of deliveries: whole messages, accepted ones, credit. All others are left to
+ * RareCases in speedups.py. The functions of proton are called at addresses that speedups.py passes,
+ * with the interpreter's lock held unless a large message is copied; on the I/O thread only.
  */
 
 #include "speedups.h"
@@ -17,7 +17,7 @@ functions_t pn;
 bound_t bound;
 names_t names;
 
-/* -- what the parts share ------------------------------------------------------------------ */
+/* -- shared by the parts ------------------------------------------------------------------- */
 
 void *
 pointer_of(PyObject *object, PyObject *name)
@@ -35,13 +35,13 @@ pointer_of(PyObject *object, PyObject *name)
 }
 
 int
-left_to(PyObject *function, PyObject *object, void *pointer)
+leave_to(PyObject *method, PyObject *object, void *pointer)
 {
     PyObject *number = PyLong_FromVoidPtr(pointer);
     if (number == NULL) {
         return -1;
     }
-    PyObject *result = PyObject_CallFunctionObjArgs(function, object, number, NULL);
+    PyObject *result = PyObject_CallMethodObjArgs(bound.rare, method, object, number, NULL);
     Py_DECREF(number);
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
@@ -113,22 +113,29 @@ take(PyObject *link, PyObject *key, void **value)
 
 /* -- bind() -------------------------------------------------------------------------------- */
 
-#define FUNCTION(name) {"pn_" #name, offsetof(functions_t, name)}
-
 static const struct {
-    const char *name;
+    const char *name, *signature;
     size_t offset;
 } functions[] = {
-    FUNCTION(collector_peek), FUNCTION(collector_pop), FUNCTION(event_type),
-    FUNCTION(event_delivery), FUNCTION(event_link), FUNCTION(delivery_link),
-    FUNCTION(delivery_readable), FUNCTION(delivery_partial), FUNCTION(delivery_pending),
-    FUNCTION(delivery_remote_state), FUNCTION(delivery_settled), FUNCTION(delivery_settle),
-    FUNCTION(delivery_update), FUNCTION(delivery), FUNCTION(link_credit),
-    FUNCTION(link_get_drain), FUNCTION(link_send), FUNCTION(link_recv), FUNCTION(link_advance), FUNCTION(link_flow),
-    FUNCTION(transport_capacity), FUNCTION(transport_push), FUNCTION(transport_pending),
-    FUNCTION(transport_peek), FUNCTION(transport_pop),
-    FUNCTION(session_remote_incoming_window), FUNCTION(session_outgoing_bytes),
+#define ENTRY(name, result, arguments, signature) {"pn_" #name, signature, offsetof(functions_t, name)},
+    PROTON_FUNCTIONS(ENTRY)
+#undef ENTRY
 };
+
+/* A dict: name -> signature, or None. */
+static PyObject *
+signatures(void)
+{
+    PyObject *found = PyDict_New();
+    for (size_t i = 0; found != NULL && i < Py_ARRAY_LENGTH(functions); i++) {
+        PyObject *signature = Py_BuildValue("z", functions[i].signature);
+        if (signature == NULL || PyDict_SetItemString(found, functions[i].name, signature) < 0) {
+            Py_CLEAR(found);
+        }
+        Py_XDECREF(signature);
+    }
+    return found;
+}
 
 static int
 find_functions(PyObject *addresses)
@@ -144,6 +151,10 @@ find_functions(PyObject *addresses)
         if (PyErr_Occurred()) {
             return -1;
         }
+        if (pointer == NULL && functions[i].signature != NULL) {
+            PyErr_Format(PyExc_KeyError, "the address of %s is 0", functions[i].name);
+            return -1;
+        }
         memcpy((char *)&found + functions[i].offset, &pointer, sizeof pointer);
     }
     pn = found;
@@ -156,30 +167,26 @@ bind(PyObject *module, PyObject *args)
     (void)module;
     PyObject *addresses;
     bound_t given;
-    unsigned long long accepted;
-    if (!PyArg_ParseTuple(args, "O!(iiiK)OOOO:bind", &PyDict_Type, &addresses, &given.delivery,
-                          &given.link_flow, &given.transport, &accepted, &given.incoming,
-                          &given.outgoing, &given.dispatch, &given.done)
+    unsigned long long accepted_state;
+    if (!PyArg_ParseTuple(args, "O!(iiiK)OOO:bind", &PyDict_Type, &addresses, &given.delivery,
+                          &given.link_flow, &given.transport, &accepted_state, &given.rare,
+                          &given.accepted, &given.done)
         || find_functions(addresses) < 0) {
         return NULL;
     }
-    given.accepted = accepted;
-    Py_INCREF(given.incoming);
-    Py_INCREF(given.outgoing);
-    Py_INCREF(given.dispatch);
+    given.accepted_state = accepted_state;
+    Py_INCREF(given.rare);
+    Py_INCREF(given.accepted);
     Py_INCREF(given.done);
     bound_t before = bound;
     bound = given;
-    Py_XDECREF(before.incoming);
-    Py_XDECREF(before.outgoing);
-    Py_XDECREF(before.dispatch);
+    Py_XDECREF(before.rare);
+    Py_XDECREF(before.accepted);
     Py_XDECREF(before.done);
     Py_RETURN_NONE;
 }
 
 /* -- the module ---------------------------------------------------------------------------- */
-
-#define NAME(name, text) {&names.name, text}
 
 static int
 intern_names(void)
@@ -188,13 +195,9 @@ intern_names(void)
         PyObject **name;
         const char *text;
     } texts[] = {
-        NAME(answer_drain, "answer_drain"), NAME(answered, "answered"), NAME(awaited_echoes, "awaited_echoes"), NAME(collector, "collector"),
-        NAME(given, "given"), NAME(handler, "handler"), NAME(hold, "hold"), NAME(impl, "impl"),
-        NAME(link_credit, "link_credit"), NAME(link_delivery, "link_delivery"),
-        NAME(link_outcome, "link_outcome"), NAME(links, "links"), NAME(next_key, "next_key"),
-        NAME(outgoing_window, "outgoing_window"), NAME(pieces, "pieces"),
-        NAME(receiving, "receiving"), NAME(session, "session"), NAME(unsettled, "unsettled"),
-        NAME(window, "window"),
+#define ENTRY(name) {&names.name, #name},
+        PYTHON_NAMES(ENTRY)
+#undef ENTRY
     };
     for (size_t i = 0; i < Py_ARRAY_LENGTH(texts); i++) {
         *texts[i].name = PyUnicode_InternFromString(texts[i].text);
@@ -205,6 +208,15 @@ intern_names(void)
     return 0;
 }
 
+static int
+execute(PyObject *module)
+{
+    PyObject *found = intern_names() < 0 ? NULL : signatures();
+    int result = found == NULL ? -1 : PyModule_AddObjectRef(module, "FUNCTIONS", found);
+    Py_XDECREF(found);
+    return result;
+}
+
 #define FAST(function) ((PyCFunction)(void (*)(void))function)
 
 static PyMethodDef methods[] = {
@@ -212,19 +224,35 @@ static PyMethodDef methods[] = {
     {"pump", pump, METH_O, NULL},
     {"may_send", may_send, METH_O, NULL},
     {"send", FAST(send_message), METH_FASTCALL, NULL},
+    {"settle", FAST(settle_message), METH_FASTCALL, NULL},
     {"credit", credit, METH_O, NULL},
-    {"accept", FAST(accept_message), METH_FASTCALL, NULL},
     {"flow", FAST(flow), METH_FASTCALL, NULL},
+    {"read", FAST(read_message), METH_FASTCALL, NULL},
     {"push", FAST(push), METH_FASTCALL, NULL},
     {"fill", FAST(fill), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
+#if PY_VERSION_HEX >= 0x030c0000
+    /* pn, bound and names are of the process */
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+    /* The state of links and connections has no lock but the interpreter's: loop_lock guards it on
+       the way through the loop, but nobody has tried the driver without the interpreter's lock, and
+       proton's Python binding needs that lock too. */
+    {Py_mod_gil, Py_MOD_GIL_USED},
+#endif
+    {0, NULL},
+};
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "amqp1_driver.engine._speedups",
-    .m_size = -1,
     .m_methods = methods,
+    .m_slots = slots,
 };
 
 PyMODINIT_FUNC PyInit__speedups(void);
@@ -232,5 +260,5 @@ PyMODINIT_FUNC PyInit__speedups(void);
 PyMODINIT_FUNC
 PyInit__speedups(void)
 {
-    return intern_names() < 0 ? NULL : PyModule_Create(&definition);
+    return PyModuleDef_Init(&definition);
 }
