@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One physical AMQP 1.0 connection: pyngus with deliveries as plain bytes; on the I/O thread.
+"""One physical AMQP 1.0 connection, with deliveries as plain bytes; on the I/O thread.
 
-pyngus manages the life cycle of the connection, the sessions, the links and SASL; ``engine_link``
-defines the classes of the links. Single deliveries reach proton through :class:`Deliveries`, of
-which there are two implementations: ``speedups`` (its common cases are in C) and ``deliveries``
-(proton's documented Python API).
+pyngus manages the life cycle of the connection, its timers and SASL. Sessions and links are in
+``session`` and ``link``. Deliveries and bytes reach proton through :class:`Deliveries`, of which
+there are two implementations: ``speedups`` (its common cases are in C) and ``deliveries`` (proton's
+documented Python API).
 
 Sans-I/O; every object lives on the I/O thread. The engine calls its handlers from
 :meth:`Engine.process`, and during SASL also from :attr:`Engine.receive`.
@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 import proton
 import pyngus
-from pyngus import link as pyngus_link
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.peer import Peer
@@ -28,16 +27,15 @@ from amqp1_driver.engine.idle_timeout import IdleTimeout
 from amqp1_driver.engine.link import (
     EngineReceiver,
     EngineSender,
-    EngineSession,
-    LinkHandler,
+    Link,
     ReceiverHandler,
     SenderHandler,
-    all_sessions,
 )
 from amqp1_driver.engine.link import condition as condition_of
 from amqp1_driver.engine.link import redirect as redirect_of
+from amqp1_driver.engine.pyngus_private import pass_event, silence_failures
 from amqp1_driver.engine.sasl_guard import SaslGuard
-from amqp1_driver.engine.session_window import bound
+from amqp1_driver.engine.session import EngineSession, all_sessions
 from amqp1_driver.flowframe import EchoRequests
 from amqp1_driver.policy.redirect import SAME_PLACE, Redirect
 
@@ -82,36 +80,54 @@ def default_path() -> Deliveries:
     return _BEST
 
 
-class EngineConnection(pyngus.Connection):  # type: ignore[misc]
-    """A pyngus connection whose events go through the pump of the delivery path first."""
+class EngineConnection:
+    """proton's objects for a connection, and the pump of their events.
 
-    #: addresses of proton's objects, and a buffer for output; see :class:`deliveries.Connection`
-    collector = 0
-    transport = 0
-    outgoing: Any = None
-    #: whether the operator has asked for proton's trace
-    traced = False
-    #: whether received bytes wait for :meth:`process`; until then nothing may be written, because
-    #: the bytes may end a link or session on which no frame may follow
-    unread = False
-    #: whether the peer has asked for an echo that is not answered yet
-    asked = False
-    #: sending links that have credit but no room in the peer's session window
-    held: dict[Any, None]
+    :param container: container-id of the Open frame
+    :param handler: receives pyngus's callbacks
+    :param properties: pyngus's connection properties
+    :param path: implementation of deliveries
+    """
 
     def __init__(
         self, container: str, handler: "Engine", properties: dict[str, Any], path: Deliveries
     ) -> None:
         self.path = path
+        #: pyngus's connection: life cycle, timers and SASL
+        self.pyngus = pyngus.Container(container).create_connection(container, handler, properties)
+        silence_failures()
+        self.pn_connection = self.pyngus.pn_connection
+        self.pn_transport = self.pyngus.pn_transport
+        # pyngus has a collector of its own, which sees no events any more
+        self.pn_collector = proton.Collector()
+        self.pn_connection.collect(self.pn_collector)
+        #: addresses of proton's objects, and a buffer for output; see :class:`Connection`
+        self.collector = self.transport = 0
+        self.outgoing: Any = None
+        #: all links that proton has not freed
+        self.all_links: dict[Any, None] = {}
+        #: links by the addresses of proton's links, if the path needs them
+        self.links: dict[int, Any] = {}
+        #: sending links that have credit but no room in the peer's session window
+        self.held: dict[Any, None] = {}
         self.echo = FlowEcho()
         self.questions = EchoRequests()
-        self.held = {}
-        self.links: dict[int, Any] = {}
+        #: whether the operator has asked for proton's trace
+        self.traced = False
+        #: whether received bytes wait for :meth:`process`; until then nothing may be written,
+        #: because the bytes may end a link or session on which no frame may follow
+        self.unread = False
+        #: whether the peer has asked for an echo that is not answered yet
+        self.asked = False
+        #: whether SASL goes on
+        self.in_sasl = "x-sasl-mechs" in properties
+        self._ended = False
+        self._deadline = 0.0
         self._retired: list[Any] = []
         self._ticks = IdleTimeout()
-        # Container.create_connection() would make an object of pyngus's own class
-        super().__init__(pyngus.Container(container), container, handler, properties)
         path.prepare(self)
+
+    # -- bytes --------------------------------------------------------------------
 
     def receive(self, data: Any) -> None:
         """Take bytes from the peer; :meth:`process` then processes them."""
@@ -121,23 +137,58 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
             self.echo.asked(self, requests)
         self.path.push(self, data)
 
+    @property
+    def needs_input(self) -> int:
+        """Return how many bytes proton takes now; negative if it takes no more, ever."""
+        return self._noted(self.pyngus.needs_input)
+
+    @property
+    def has_output(self) -> int:
+        """Return how many bytes proton has to send; negative if there will be no more."""
+        return self._noted(self.pyngus.has_output)
+
+    def process_input(self, data: Any) -> int:
+        """Give bytes to proton; return how many it took, negative if it takes no more, ever."""
+        return self._noted(self.pyngus.process_input(data))
+
+    def output_data(self) -> Any:
+        """Return the bytes to send next, or None."""
+        data = self.pyngus.output_data()
+        if data is None:
+            _ = self.has_output
+        return data
+
+    def output_written(self, count: int) -> None:
+        """Remove ``count`` bytes from the output."""
+        self.pyngus.output_written(count)
+        _ = self.has_output
+
+    def _noted(self, count: int) -> int:
+        """Note that input or output has ended: pyngus then has to look for failures."""
+        if count < 0:
+            self._ended = True
+        return count
+
+    # -- events -------------------------------------------------------------------
+
     def process(self, now: float) -> float:
         """Process proton's events and timers.
 
         :param now: seconds of the caller's clock
         :returns: when to call this again, seconds of the same clock; 0: no deadline
         """
-        if self._pn_sasl is not None and not self._sasl_done:
+        if self.in_sasl:
             _ = self.has_output  # proton reports a SASL failure only when asked for output
         busy = self.path.pump(self)
         self.unread = False
-        ticks, deadline = self._ticks, self._next_deadline
-        if busy or self._error or not deadline or now >= deadline or now >= ticks.due:
+        ticks, deadline = self._ticks, self._deadline
+        if busy or self._ended or not deadline or now >= deadline or now >= ticks.due:
             # SASL, timers, tick, end of connection: rare, hence done by pyngus
-            deadline = super().process(now)
-            if self._pn_transport is not None:
-                ticks.ticked(self._pn_transport, now)
-            deadline = ticks.sooner(float(deadline))
+            deadline = self._deadline = float(self.pyngus.process(now))
+            self.path.pump(self)  # the tick of pyngus may have had events
+            if self.pyngus.pn_transport is not None:
+                ticks.ticked(self.pn_transport, now)
+            deadline = ticks.sooner(deadline)
         elif ticks.due == math.inf:
             ticks.passed_over(now)
         if self._retired:
@@ -153,40 +204,90 @@ class EngineConnection(pyngus.Connection):  # type: ignore[misc]
         due = ticks.due
         return due if due < deadline else deadline
 
-    def _connection_failed(self, error: str = "unknown error") -> None:
-        """Note a failure as pyngus does, but without its log line.
+    def dispatch(self, event: Any) -> None:
+        """Process one event of proton."""
+        kind = event.type
+        if kind == proton.Event.DELIVERY:
+            link = event.link.context
+            if link is not None:
+                link.delivery_event(event.delivery)
+        elif kind == proton.Event.LINK_FLOW:
+            link = event.link.context
+            if link is not None:
+                link.flow_event()
+        elif kind in _LINK_EVENTS:
+            link = getattr(event.link, "context", None)
+            if link is not None:
+                _LINK_EVENTS[kind](link)
+            elif kind == proton.Event.LINK_REMOTE_OPEN:
+                _refuse(event.link)
+        elif kind == proton.Event.SESSION_REMOTE_OPEN:
+            if getattr(event.session, "context", None) is None:  # the peer has begun it
+                event.session.context = None
+                event.session.open()
+        elif kind == proton.Event.SESSION_REMOTE_CLOSE:
+            session = event.session.context
+            if session is not None:
+                session.remote_closed()
+            else:
+                event.session.close()
+        else:
+            pass_event(self.pyngus, event)
 
-        The owner of the engine logs the failure, with the name of the host.
+    # -- links --------------------------------------------------------------------
+
+    def close(self, condition: Any = None) -> None:
+        """Close all links and the connection, in order.
+
+        :param condition: proton's condition for the Close and Detach frames, or None
         """
-        if not self._error:
-            self._error: str | None = error
-
-    def dispatch(self, pn_event: Any) -> None:
-        """Pass one event to pyngus's handlers, in the order that pyngus uses."""
-        if pn_event.type == proton.Event.LINK_REMOTE_DETACH:
-            # pyngus handles only a Detach that closes the link
-            link = pn_event.link.context
-            if link:
-                link._failed = True  # the peer will send no further Detach
-                link._ep_need_close()
-            return
-        _ = (
-            pyngus_link._Link._handle_proton_event(pn_event, self)
-            or self._handle_proton_event(pn_event)
-            or pyngus_link._SessionProxy._handle_proton_event(pn_event, self)
-        )
+        for link in self.all_links:
+            if condition is not None:
+                link.pn_link.condition = condition
+            link.close()
+        self.pyngus.close(condition)
 
     def destroy_later(self, link: Any) -> None:
         """Destroy a link at the end of this or the next :meth:`process`."""
         self._retired.append(link)
 
     def _destroy_retired(self) -> None:
-        """Destroy the retired links; never from a callback, where pyngus forbids destroy()."""
+        """Destroy the retired links; never from a callback, whose event refers to the link."""
         while self._retired:
             link = self._retired.pop()
-            if link._pn_link is not None and link._connection is not None:
-                self.path.unregister(self, link)
-                link.destroy()
+            self.all_links.pop(link, None)
+            link.destroy()
+
+    def destroy(self) -> None:
+        """Free all objects of proton and pyngus; never call this from a callback."""
+        for link in self.all_links:
+            link.destroy()
+        self.all_links.clear()
+        self.links.clear()
+        self._retired.clear()
+        sessions = list(all_sessions(self.pn_connection))
+        self.pyngus.destroy()
+        for session in sessions:
+            session.context = None  # breaks a cycle through proton, invisible to Python's collector
+        self.pn_connection = self.pn_transport = self.pn_collector = None
+
+
+def _refuse(pn_link: Any) -> None:
+    """Refuse a link of the peer by an Attach with a null terminus and a Detach (2.6.3)."""
+    terminus = pn_link.source if pn_link.is_sender else pn_link.target
+    terminus.type = proton.Terminus.UNSPECIFIED
+    pn_link.context = None
+    pn_link.open()
+    pn_link.close()
+    pn_link.free()
+
+
+_LINK_EVENTS = {
+    proton.Event.LINK_REMOTE_OPEN: Link.remote_opened,
+    proton.Event.LINK_REMOTE_CLOSE: Link.remote_closed,
+    proton.Event.LINK_REMOTE_DETACH: Link.remote_detached,
+    proton.Event.LINK_LOCAL_CLOSE: Link.closed,
+}
 
 
 #: outcomes that a sending link understands (3.4)
@@ -266,7 +367,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     ) -> None:
         self.path = path or default_path()
         self._handler: EngineHandler | None = handler
-        self._connection: Any
+        self._connection: Any  # None once destroyed
         properties = dict(properties)
         self._trace = 0
         if properties.pop("x-trace-protocol", False):
@@ -298,7 +399,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         :param in_clear: whether the password may be sent in clear; None: the connection is
             encrypted, or there is no password
         """
-        sasl = self._connection.pn_sasl
+        sasl = self._connection.pyngus.pn_sasl
         if in_clear is False:
             sasl.allow_insecure_mechs = False
         self.sasl_over = False
@@ -323,7 +424,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     # -- connection -------------------------------------------------------
 
     def open(self) -> None:
-        self._connection.open()
+        self._connection.pyngus.open()
 
     def close(self) -> None:
         """Close the connection in order; the owners of its links get no further callbacks."""
@@ -332,10 +433,8 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     def _mute(self) -> None:
         """Suppress :meth:`LinkHandler.link_detached` for all links."""
-        connection = self._connection
-        for links in (connection._sender_links, connection._receiver_links):
-            for link in links.values():
-                link.ended = True
+        for link in self._connection.all_links:
+            link.ended = True
 
     def output(self) -> memoryview | None:
         """Return the bytes to send next; the view is valid until :meth:`output_written`.
@@ -366,13 +465,9 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         if connection is None:
             return
         del self.process, self.receive  # both refer to the connection
-        connection.links.clear()
-        sessions = list(all_sessions(connection.pn_connection))
         connection.destroy()
-        for session in sessions:
-            session.context = None  # breaks a cycle through proton, invisible to Python's collector
         for session in self._sessions:
-            session.let_go()
+            session.destroy()
         self._sessions.clear()
 
     # -- sessions and links ------------------------------------------------
@@ -383,12 +478,11 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
 
     def session(self) -> EngineSession:
         """Begin a session (2.5.1)."""
-        session = EngineSession(f"session-{len(self._sessions)}", self._connection)
+        connection = self._connection
+        session = EngineSession(
+            connection.pn_connection, connection.pn_transport, self._window, self._max_frame
+        )
         self._sessions.append(session)
-        if self._window and self._max_frame:
-            bound(session._pn_session, self._window, self._max_frame)
-            session.capacity = self._window * self._max_frame
-        session.open()
         return session
 
     def sender(
@@ -413,23 +507,15 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         :param kind: capability that the target has to have; empty: none
         :param outcomes: whether to announce the outcomes that the link understands (3.5.3)
         """
-        pn_link = session._pn_session.sender(name)
-        link = EngineSender(self._connection, pn_link)
-        self._connection._sender_links[name] = link
+        pn_link = session.pn_session.sender(name)
+        link = EngineSender(self._connection, session, pn_link, handler, self._largest)
+        self._connection.all_links[link] = None
         self._connection.echo.awaiting_handle[name.encode()] = link
         if kind:
             pn_link.target.capabilities.put_object(_symbols(kind))
         if outcomes:
             pn_link.source.outcomes.put_object(_symbols(*_OUTCOMES))
-        properties = {"snd-settle-mode": "settled" if settled else "mixed"}
-        self._attach(
-            session,
-            link,
-            handler,
-            (target or "", source or target or ""),
-            properties,
-            {"paired": True} if paired else {},
-        )
+        link.attach(target, source or target or "", settled, {"paired": True} if paired else {})
         return link
 
     def receiver(
@@ -460,9 +546,9 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             Service Bus); None: no such filter
         :param properties: names and values of the link's properties, unless ``paired``
         """
-        pn_link = session._pn_session.receiver(name)
-        link = EngineReceiver(self._connection, pn_link)
-        self._connection._receiver_links[name] = link
+        pn_link = session.pn_session.receiver(name)
+        link = EngineReceiver(self._connection, session, pn_link, handler, self._largest)
+        self._connection.all_links[link] = None
         if capability is not None:
             pn_link.source.capabilities.put_object(_symbols(capability))
             pn_link.source.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
@@ -470,31 +556,10 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             pn_link.source.capabilities.put_object(_symbols(kind))
         if group is not None:
             pn_link.source.filter.put_object({proton.symbol(_SESSION_FILTER): group})
-        modes = {"snd-settle-mode": "settled"} if settled else {}
-        more = {"paired": True} if paired else dict(properties)
-        self._attach(session, link, handler, (target or source or "", source), modes, more)
+        link.attach(
+            target or source, source, settled, {"paired": True} if paired else dict(properties)
+        )
         return link
-
-    def _attach(
-        self,
-        session: EngineSession,
-        link: Any,
-        handler: LinkHandler,
-        addresses: tuple[str, str | None],
-        modes: dict[str, str],
-        properties: dict[str, Any],
-    ) -> None:
-        session._links.add(link)
-        link._setup(handler, self.path, session, self._largest)
-        link.configure(addresses[0], addresses[1], None, modes)
-        if properties:
-            # proton would encode a number as long; RabbitMQ accepts a priority only as int
-            link._pn_link.properties = {
-                proton.symbol(name): proton.int32(value) if type(value) is int else value
-                for name, value in properties.items()
-            }
-        self.path.register(self._connection, link)
-        link.open()
 
     # -- pyngus's callbacks ------------------------------------------------
 
@@ -502,7 +567,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         pn = connection.pn_connection
         refusal = _refusal(connection.pn_transport.remote_idle_timeout)
         if refusal is not None:
-            connection.close(proton.Condition("amqp:not-implemented", refusal))
+            self._connection.close(proton.Condition("amqp:not-implemented", refusal))
             if self._handler:
                 handler, self._handler = self._handler, None
                 handler.engine_failed(refusal)
@@ -563,8 +628,5 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             handler, self._handler = self._handler, None
             handler.engine_closed(None, None)
 
-    def sender_requested(self, connection: Any, handle: str, *args: Any) -> None:
-        connection.reject_sender(handle)
-
-    def receiver_requested(self, connection: Any, handle: str, *args: Any) -> None:
-        connection.reject_receiver(handle)
+    def sasl_done(self, connection: Any, pn_sasl: Any, outcome: Any) -> None:
+        self._connection.in_sasl = False

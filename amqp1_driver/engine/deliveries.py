@@ -60,22 +60,23 @@ class Link(Protocol):
     """The state of a link that deliveries read and write.
 
     ``unsettled`` holds, by key, what an implementation needs to settle a delivery later. ``impl``
-    is proton's object for the link, or its address.
+    is the address of proton's link, for ``speedups``.
     """
 
-    impl: Any
+    impl: int
     receiving: bool
     next_key: int
     unsettled: dict[int, Any]
-    _pn_link: Any
+    pn_link: Any
 
 
 class SendingLink(Link, Protocol):
     """A sending link."""
 
-    handler: SendingHandler
-    window: Window | None
-
+    @property
+    def handler(self) -> SendingHandler: ...
+    @property
+    def window(self) -> Window | None: ...
     def outgoing_window(self) -> Window: ...
     def hold(self) -> bool: ...
     def answer_drain(self) -> None: ...
@@ -84,8 +85,6 @@ class SendingLink(Link, Protocol):
 class ReceivingLink(Link, Protocol):
     """A receiving link."""
 
-    handler: ReceivingHandler
-    session: BoundedSession
     piece: int
     largest: int
     taken: int
@@ -94,6 +93,10 @@ class ReceivingLink(Link, Protocol):
     ended: bool
     awaited_echoes: int
 
+    @property
+    def handler(self) -> ReceivingHandler: ...
+    @property
+    def session(self) -> BoundedSession: ...
     def answered(self) -> None: ...
     def take(self, data: bytes) -> None: ...
     def drop_pieces(self) -> None: ...
@@ -112,8 +115,8 @@ class Connection(Protocol):
     transport: int
     links: dict[int, Any]
     outgoing: Any
-    _pn_collector: Any
-    _pn_transport: Any
+    pn_collector: Any
+    pn_transport: Any
 
     @property
     def has_output(self) -> int: ...
@@ -164,7 +167,7 @@ class ProtonDeliveries:
 
         :returns: whether the caller has to run pyngus's ``process``
         """
-        collector = connection._pn_collector
+        collector = connection.pn_collector
         while (event := collector.peek()) is not None:
             try:
                 connection.dispatch(event)
@@ -199,14 +202,14 @@ class ProtonDeliveries:
 
     def credit(self, link: SendingLink, /) -> int:
         """Return the remaining credit of a link, in messages."""
-        return int(link._pn_link.credit)
+        return int(link.pn_link.credit)
 
     def may_send(self, link: SendingLink, /) -> bool:
         """Return whether there is both credit and room in the peer's window for a message now.
 
         If only room is missing, :meth:`SendingLink.hold` arranges another try.
         """
-        if link._pn_link.credit <= 0:
+        if link.pn_link.credit <= 0:
             return False
         window = link.window or link.outgoing_window()
         return window.has_room() or link.hold()
@@ -217,10 +220,10 @@ class ProtonDeliveries:
         :returns: key of the delivery, for its outcome
         """
         tag = link.next_key = link.next_key + 1
-        delivery = link._pn_link.delivery(f"{tag:x}")
+        delivery = link.pn_link.delivery(f"{tag:x}")
         for part in data if isinstance(data, tuple) else (data,):
-            link._pn_link.send(part)
-        link._pn_link.advance()
+            link.pn_link.send(part)
+        link.pn_link.advance()
         key = self._key(delivery)
         if settled:
             delivery.settle()
@@ -250,7 +253,7 @@ class ProtonDeliveries:
 
     def flow(self, link: ReceivingLink, credit: int, /) -> None:
         """Change the link credit of a receiving link by ``credit`` messages."""
-        link._pn_link.flow(credit)
+        link.pn_link.flow(credit)
 
     def settle(self, link: ReceivingLink, key: int, outcome: Outcome, /) -> bool:
         """Settle a received delivery with an outcome.
@@ -278,7 +281,7 @@ class ProtonDeliveries:
             return
         if delivery.aborted:
             delivery.settle()
-            link._pn_link.flow(1)  # the delivery has cost a credit, and the owner never sees it
+            link.pn_link.flow(1)  # the delivery has cost a credit, and the owner never sees it
             link.drop_pieces()
             return
         if not delivery.readable:
@@ -298,7 +301,7 @@ class ProtonDeliveries:
             return
         pieces: Iterable[bytes] = (*link.pieces, data)
         link.drop_pieces()
-        link._pn_link.advance()
+        link.pn_link.advance()
         if link.discards:
             delivery.settle()
         else:
@@ -332,7 +335,7 @@ class ProtonDeliveries:
 
         The message may be incomplete.
         """
-        return bytes(link._pn_link.recv(size) or b"")
+        return bytes(link.pn_link.recv(size) or b"")
 
 
 def _disposition(remote: Any, state: int) -> Disposition:

@@ -23,7 +23,7 @@ from typing import Any
 import proton
 
 from amqp1_driver import exceptions, flowframe
-from amqp1_driver.engine.link import all_sessions
+from amqp1_driver.engine.session import all_sessions
 
 LOG = exceptions.logger(__name__)
 
@@ -88,7 +88,7 @@ class FlowEcho:
         before = self._output(connection)  # the next output then begins with a frame
         if credit:
             link.grant(credit)
-        link._pn_link.drain(0)  # makes proton write a Flow frame whatever the credit
+        link.pn_link.drain(0)  # makes proton write a Flow frame whatever the credit
         question = self._output(connection)
         try:
             question = flowframe.drain_to_echo(question)
@@ -127,7 +127,7 @@ class FlowEcho:
         connection.asked = self._about_link = self._about_session = False
         if add_link_state:
             for link in links:
-                pn_link = link._pn_link
+                pn_link = link.pn_link
                 if pn_link is not None and pn_link.state & _OPEN == _OPEN:
                     self._reply(connection, link)
         if about_session:
@@ -142,16 +142,16 @@ class FlowEcho:
 
     def _reply(self, connection: Any, link: Any) -> None:
         """Answer a request about a link with a Flow frame that states how the link stands."""
-        if link._pn_link.session.state & _OPEN != _OPEN:
+        if link.pn_link.session.state & _OPEN != _OPEN:
             return
         try:
             if not link.receiving:
-                self._session_state(connection, link._pn_link.session, link)
-            elif link._pn_link.drain_mode:
-                link._pn_link.drain(0)  # makes proton write a Flow frame
+                self._session_state(connection, link.pn_link.session, link)
+            elif link.pn_link.drain_mode:
+                link.pn_link.drain(0)  # makes proton write a Flow frame
             else:
                 before = self._output(connection)
-                link._pn_link.drain(0)
+                link.pn_link.drain(0)
                 answer = self._output(connection)
                 link.grant(0)  # ends proton's drain mode without another Flow frame
                 self.staged += before + flowframe.drain_to_state(answer)
@@ -168,7 +168,7 @@ class FlowEcho:
         session.incoming_capacity = getattr(session.context, "capacity", 0)
         answer = self._output(connection)
         if link is not None and link.number is not None:
-            queued = link._pn_link.queued
+            queued = link.pn_link.queued
             answer = flowframe.add_link_state(
                 answer, link.number, link.next_key + link.given_back - queued, link.credit + queued
             )

@@ -1,34 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""pyngus's links and sessions with deliveries as plain bytes; on the I/O thread.
+"""Sending and receiving links (2.6) on proton, with messages as plain bytes; on the I/O thread.
 
-These classes replace three features of pyngus that do not fit this driver. pyngus decodes each
-message into a ``proton.Message``, it buffers messages sent without credit, and it does not report
-that the peer has ended the session of a link. Sans-I/O.
+A link reports to its owner, a :class:`SenderHandler` or :class:`ReceiverHandler`. Sans-I/O.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import proton
-from pyngus import link as pyngus_link
 
 from amqp1_driver.codec import Encoded
 from amqp1_driver.engine.deliveries import Deliveries
+from amqp1_driver.engine.flow_echo import FlowEcho
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.engine.session_window import OutgoingWindow
 from amqp1_driver.policy.outcome import MESSAGE_SIZE_EXCEEDED, Disposition, Outcome
 from amqp1_driver.policy.redirect import Redirect
 
-#: bytes of a transfer frame beside the message, at most (2.7.5)
-_TRANSFER = 64
 #: bytes; largest message of a link without a limit
 UNLIMITED = sys.maxsize
 #: bytes; the driver takes an unfinished message out of proton in pieces of at least this size,
 #: because proton does not free the memory of its buffer before it frees the link
 PIECE = 1 << 20
-#: bytes; largest frame of a peer that states no limit
-_UNBOUNDED = 4294967295
+
+
+_ACTIVE = proton.Endpoint.LOCAL_ACTIVE | proton.Endpoint.REMOTE_ACTIVE
+_CLOSED = proton.Endpoint.LOCAL_CLOSED | proton.Endpoint.REMOTE_CLOSED
 
 
 class LinkHandler(Protocol):
@@ -100,25 +99,41 @@ class DetachedHandler:
         self._link.settle(key, Outcome.RELEASED)
 
 
-class _Link:
-    """A mixin with the additions to pyngus's links that senders and receivers share."""
+class LinkConnection(Protocol):
+    """The connection of a link, as the link knows it."""
 
-    handler: Any
+    echo: FlowEcho
+    held: dict[Any, None]
+    asked: bool
+    unread: bool
+    traced: bool
     path: Deliveries
-    _pn_link: Any
-    _connection: Any
-    connection: Any
-    close: Any
-    name: str
+    links: dict[int, Any]
 
-    def _setup(
-        self, handler: LinkHandler, path: Deliveries, session: "EngineSession", largest: int = 0
+    def destroy_later(self, link: Any) -> None: ...
+
+
+class Link:
+    """The parts that senders and receivers share.
+
+    :param connection: the connection
+    :param session: the session
+    :param pn_link: proton's link, not open yet
+    :param handler: the owner
+    :param largest: bytes; the largest message that may go over the link; 0: no limit
+    """
+
+    def __init__(
+        self, connection: Any, session: EngineSession, pn_link: Any, handler: Any, largest: int
     ) -> None:
-        self.handler = handler
-        self.path = path
+        self.connection = connection
         self.session = session
+        self.pn_link = pn_link
+        self.handler = handler
+        self.path: Deliveries = connection.path
+        self.name: str = pn_link.name
         if largest:
-            self._pn_link.max_message_size = largest
+            pn_link.max_message_size = largest
         #: bytes; the largest message that may go over the link
         self.largest = largest or UNLIMITED
         #: bytes; an unfinished message stays in proton until this much of it is there
@@ -134,27 +149,74 @@ class _Link:
         self.number: int | None = None
         #: total credit that a sending link has used up to answer drains of the peer
         self.given_back = 0
-        self.receiving = bool(self._pn_link.is_receiver)
+        self.receiving = bool(pn_link.is_receiver)
         #: the peer's session window, from its first use on; for sending links only
         self.window: OutgoingWindow | None = None
         #: number of Flow frames that the link awaits as answers to echoes and drains
         self.awaited_echoes = 0
         #: whether the owner of the link gets no further callbacks
         self.ended = False
+        #: whether the peer will not send a Detach (any more)
+        self._no_detach = False
         self.redirect = Redirect()
-        # plain attributes: proton's wrapper objects look theirs up in C
-        self.impl = self._pn_link._impl
+        #: address of proton's link, if the path needs it
+        self.impl = 0
+        pn_link.context = self
+        session.add(self)
 
-    def _session_closed(self) -> None:
-        # pyngus ignores this event for attached links
-        self._failed = True
-        remote = self._pn_link.session.remote_condition
+    def attach(
+        self, target: str | None, source: str | None, settled: bool, properties: Mapping[str, Any]
+    ) -> None:
+        """Send the Attach frame (2.7.3).
+
+        :param target: address; None or empty: the anonymous terminus
+        :param source: address; None: the peer makes a dynamic node; empty: none
+        :param settled: whether the sending end sends all messages settled
+        :param properties: of the link
+        """
+        pn_link = self.pn_link
+        if settled:
+            pn_link.snd_settle_mode = proton.Link.SND_SETTLED
+        if target:
+            pn_link.target.address = target
+        if source is None:
+            pn_link.source.dynamic = True
+        elif source:
+            pn_link.source.address = source
+        if properties:
+            # proton would encode a number as long; RabbitMQ accepts a priority only as int
+            pn_link.properties = {
+                proton.symbol(name): proton.int32(value) if type(value) is int else value
+                for name, value in properties.items()
+            }
+        self.path.register(self.connection, self)
+        pn_link.open()
+
+    @property
+    def active(self) -> bool:
+        """Return whether the link is attached at both ends."""
+        return self.pn_link is not None and not self._no_detach and self.pn_link.state == _ACTIVE
+
+    def close(self) -> None:
+        """Send a closing Detach, unless that has been done."""
+        if self.pn_link.state & proton.Endpoint.LOCAL_ACTIVE:
+            self.pn_link.close()
+
+    # -- events of proton -------------------------------------------------------
+
+    def session_ended(self) -> None:
+        """Process the end of the session by the peer."""
+        self._no_detach = True
+        remote = self.pn_link.session.remote_condition
         self._detached(*(condition(remote) if remote else ("amqp:session:ended", None)))
 
-    def _ep_active(self) -> None:
+    def remote_opened(self) -> None:
+        """Process the Attach of the peer; ignore it if our Detach is on its way."""
+        if not self.pn_link.state & proton.Endpoint.LOCAL_ACTIVE:
+            return
         self.connection.echo.awaiting_handle.pop(self.name.encode(), None)
         if not self._refused():
-            theirs = self._pn_link.remote_max_message_size  # 0: no limit (2.7.3)
+            theirs = self.pn_link.remote_max_message_size  # 0: no limit (2.7.3)
             if theirs and not self.receiving:
                 self.largest = min(self.largest, theirs)
             self.handler.link_attached()
@@ -165,21 +227,31 @@ class _Link:
         Such an Attach has a null terminus; the Detach that follows gives the reason (AMQP 1.0,
         2.6.3).
         """
-        pn_link = self._pn_link
+        pn_link = self.pn_link
         terminus = pn_link.remote_target if pn_link.is_sender else pn_link.remote_source
         return bool(terminus.type == proton.Terminus.UNSPECIFIED)
 
-    def _ep_need_close(self) -> None:
-        self.redirect = redirect(self._pn_link.remote_condition)
-        self._detached(*condition(self._pn_link.remote_condition))
+    def remote_closed(self) -> None:
+        """Process the closing Detach of the peer."""
+        if self.pn_link.state & proton.Endpoint.LOCAL_ACTIVE:
+            self.redirect = redirect(self.pn_link.remote_condition)
+            self._detached(*condition(self.pn_link.remote_condition))
+        else:
+            self.closed()
 
-    def _ep_closed(self) -> None:
-        self._detached(None, None)
-        if self._connection is not None:
-            self._connection.destroy_later(self)
+    def remote_detached(self) -> None:
+        """Process a Detach of the peer that does not close; no other will follow."""
+        self._no_detach = True
+        self.redirect = redirect(self.pn_link.remote_condition)
+        self._detached(*condition(self.pn_link.remote_condition))
+        if not self.pn_link.state & proton.Endpoint.LOCAL_ACTIVE:
+            self.connection.destroy_later(self)
 
-    def _link_failed(self, error: str) -> None:
-        self._detached("amqp:internal-error", error)
+    def closed(self) -> None:
+        """Process the end of the link if both ends are closed."""
+        if self.pn_link.state & _CLOSED == _CLOSED:
+            self._detached(None, None)
+            self.connection.destroy_later(self)
 
     def _detached(self, name: str | None, description: str | None) -> None:
         """Call :meth:`LinkHandler.link_detached`, unless the owner knows of the end already."""
@@ -207,7 +279,7 @@ class _Link:
         self.discards = True
         self.drop_pieces()
         text = f"a message has more than {self.largest} bytes (option max_message_size of this end)"
-        self._pn_link.condition = proton.Condition(MESSAGE_SIZE_EXCEEDED, text)
+        self.pn_link.condition = proton.Condition(MESSAGE_SIZE_EXCEEDED, text)
         handler, self.handler = self.handler, DetachedHandler(self)
         self.ended = True
         self.unsettled.clear()
@@ -221,19 +293,29 @@ class _Link:
         """
         self.ended = True
         self.unsettled.clear()
-        if self._connection is None:
+        if self.pn_link is None:
             return
-        self._connection.held.pop(self, None)
+        self.connection.held.pop(self, None)
         if self.awaited_echoes:
             self.connection.echo.forget(self)
         if not self.discards:
-            self.path.unregister(self._connection, self)
+            self.path.unregister(self.connection, self)
         self.close()
-        if self._failed or self._pn_link.session.context.ended:
-            self._connection.destroy_later(self)
+        if self._no_detach or self.session.ended:
+            self.connection.destroy_later(self)
+
+    def destroy(self) -> None:
+        """Free proton's link; never call this from a callback."""
+        if self.pn_link is None:
+            return
+        self.path.unregister(self.connection, self)
+        self.pn_link.context = None
+        self.pn_link.free()
+        self.pn_link = None
+        self.session.discard(self)
 
 
-class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
+class EngineSender(Link):
     """A sending link: takes encoded messages, reports their outcomes."""
 
     @property
@@ -270,13 +352,13 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
 
         :returns: always False, the result of :attr:`may_send` then
         """
-        self._connection.held[self] = None
+        self.connection.held[self] = None
         return False
 
     @property
     def target(self) -> str | None:
         """Return the address of the target, as the peer has attached it."""
-        return self._pn_link.remote_target.address  # type: ignore[no-any-return]
+        return self.pn_link.remote_target.address  # type: ignore[no-any-return]
 
     def transfer(self, data: Encoded, size: int, settled: bool) -> int:
         """Hand one encoded message to proton; the caller has to check :attr:`may_send` before.
@@ -292,43 +374,45 @@ class EngineSender(_Link, pyngus_link.SenderLink):  # type: ignore[misc]
         """Settle a delivery without waiting any longer for its outcome."""
         self.path.forget(self, key)
 
-    def _process_delivery(self, pn_delivery: Any) -> None:
+    def delivery_event(self, pn_delivery: Any) -> None:
+        """Process an event of a delivery."""
         self.path.on_outcome(self, pn_delivery)
 
     def credited(self) -> None:
         """Let the owner send, as there may be new credit or room in the window; answer a drain."""
         self.handler.link_credit()
-        if self._pn_link.drain_mode:
+        if self.pn_link.drain_mode:
             self.answer_drain()
 
     def answer_drain(self) -> None:
         """Use up the remaining credit if no message waits, and report that to the peer (2.6.7)."""
-        if self._pn_link.credit > 0 and not self.handler.waits:
-            self.given_back += self._pn_link.drained()
+        if self.pn_link.credit > 0 and not self.handler.waits:
+            self.given_back += self.pn_link.drained()
 
-    def _process_credit(self) -> None:
+    def flow_event(self) -> None:
+        """Process a Flow frame of the peer for this link."""
         if self.connection.asked:
             self.connection.echo.heard(self)
         self.credited()
 
 
-class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
+class EngineReceiver(Link):
     """A receiving link: reports messages as bytes, takes their outcomes."""
 
     @property
     def source(self) -> str | None:
         """Return the address of the source, as the peer has attached it."""
-        return self._pn_link.remote_source.address  # type: ignore[no-any-return]
+        return self.pn_link.remote_source.address  # type: ignore[no-any-return]
 
     @property
     def properties(self) -> Any:
         """Return the link properties in the peer's Attach: a map by name, or None."""
-        return self._pn_link.remote_properties
+        return self.pn_link.remote_properties
 
     @property
     def arrived(self) -> int:
         """Return the number of messages that are still in proton, whole or in part."""
-        return self._pn_link.queued  # type: ignore[no-any-return]
+        return self.pn_link.queued  # type: ignore[no-any-return]
 
     def grant(self, credit: int) -> None:
         """Change the peer's link credit (2.6.7).
@@ -344,7 +428,7 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
     def drain(self) -> None:
         """Ask the peer to use up or give back its credit and to answer with a Flow (2.6.7)."""
         self.awaited_echoes += 1
-        self._pn_link.drain(0)
+        self.pn_link.drain(0)
 
     def echo(self, credit: int = 0) -> None:
         """Change the link credit and ask the peer for an echo of its link state (2.7.4).
@@ -357,78 +441,20 @@ class EngineReceiver(_Link, pyngus_link.ReceiverLink):  # type: ignore[misc]
     def forget_answers(self) -> None:
         """Stop waiting for answers to echoes and drains."""
         self.awaited_echoes = 0
-        if self.connection is not None:
-            self.connection.echo.forget(self)
+        self.connection.echo.forget(self)
 
     def answered(self) -> None:
         """Take a Flow frame of the peer as the answer to an echo or drain, if one is open."""
         if self.awaited_echoes:
             self.awaited_echoes -= 1
-            self.handler.link_answer(self._pn_link.drained(), self.connection.echo.answered(self))
+            self.handler.link_answer(self.pn_link.drained(), self.connection.echo.answered(self))
 
-    def _process_credit(self) -> None:
+    def flow_event(self) -> None:
+        """Process a Flow frame of the peer for this link."""
         if self.connection.asked:
             self.connection.echo.heard(self)
         self.answered()
 
-    def _process_delivery(self, pn_delivery: Any) -> None:
+    def delivery_event(self, pn_delivery: Any) -> None:
+        """Process an event of a delivery."""
         self.path.on_delivery(self, pn_delivery)
-
-
-def all_sessions(pn_connection: Any) -> Iterator[Any]:
-    """Yield proton's sessions of a connection, including those that the peer has begun."""
-    session = pn_connection.session_head(0)
-    while session is not None:
-        yield session
-        session = session.next(0)
-
-
-class EngineSession(pyngus_link._SessionProxy):  # type: ignore[misc]
-    """A session that may exist without links, and that notes when the peer has ended it."""
-
-    _pn_session: Any
-    _connection: Any
-
-    def __init__(self, name: str, connection: Any) -> None:
-        #: whether the peer has ended the session
-        self.ended = False
-        #: bytes; bound of the incoming window, which messages may exceed; 0: no bound
-        self.capacity = 0
-        super().__init__(name, connection)
-        self._outgoing: OutgoingWindow | None = None
-
-    @property
-    def bounded(self) -> bool:
-        """Return whether the incoming window has a bound."""
-        return self.capacity > 0
-
-    @property
-    def outgoing(self) -> OutgoingWindow:
-        """Return the peer's window; call this only after the peer's Open.
-
-        The Open states the peer's largest frame.
-        """
-        if self._outgoing is None:
-            largest = self._connection.pn_transport.remote_max_frame_size or _UNBOUNDED
-            self._outgoing = OutgoingWindow(self._pn_session, max(1, largest - _TRANSFER))
-        return self._outgoing
-
-    @property
-    def links(self) -> int:
-        """Return the number of links on the session."""
-        return len(self._links)
-
-    def link_destroyed(self, link: Any) -> None:
-        """Forget a link. Unlike pyngus, keep a session that has no links left."""
-        self._links.discard(link)
-
-    def _ep_need_close(self) -> None:
-        self.ended = True
-        super()._ep_need_close()
-        self._pn_session.close()
-
-    def let_go(self) -> None:
-        """Break the reference cycle through proton's attachments, which Python never collects."""
-        self._pn_session.context = None
-        self._pn_session = None
-        self._connection = None

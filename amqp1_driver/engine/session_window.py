@@ -2,7 +2,7 @@
 
 """The windows of a session (2.5.6), which proton's Python binding lacks; on the I/O thread.
 
-This module calls documented functions of proton's C library. If the installed binding does not
+This module calls documented functions of proton's C library. If the installed library does not
 export them, the driver sets the incoming window in bytes through the Python API, and treats the
 peer's window as open.
 """
@@ -10,32 +10,14 @@ peer's window as open.
 import ctypes
 from typing import Any
 
-import cproton_ffi
-
-from amqp1_driver.engine.proton_ffi import address
+from amqp1_driver.engine.proton_private import address, exported
 
 _COUNT = ctypes.c_uint32
 
 
-def _exported(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a C function that the binding's library exports, though Python's API lacks it.
-
-    :param result: ctypes type of the result
-    :param arguments: ctypes types of the arguments after the first, which is a pointer
-    :returns: None if the library does not export the function
-    """
-    try:
-        function = getattr(ctypes.PyDLL(cproton_ffi.__file__), name)
-    except (OSError, AttributeError):
-        return None
-    function.restype = result
-    function.argtypes = [ctypes.c_void_p, *arguments]
-    return function
-
-
-_set_incoming = _exported("pn_session_set_incoming_window_and_lwm", ctypes.c_int, _COUNT, _COUNT)
-_remote = _exported("pn_session_remote_incoming_window", _COUNT)
-_outgoing = _exported("pn_session_outgoing_bytes", ctypes.c_size_t)
+_set_incoming = exported("pn_session_set_incoming_window_and_lwm", ctypes.c_int, _COUNT, _COUNT)
+_remote = exported("pn_session_remote_incoming_window", _COUNT)
+_outgoing = exported("pn_session_outgoing_bytes", ctypes.c_size_t)
 
 
 def bound(session: Any, frames: int, max_frame: int) -> None:
@@ -45,7 +27,7 @@ def bound(session: Any, frames: int, max_frame: int) -> None:
     :param frames: number of frames that the peer may send ahead
     :param max_frame: bytes; the ``max-frame-size`` in our Open frame
     """
-    if _set_incoming is None or _set_incoming(address(session._impl), frames, 0) < 0:
+    if _set_incoming is None or _set_incoming(address(session), frames, 0) < 0:
         session.incoming_capacity = frames * max_frame
 
 
@@ -73,7 +55,7 @@ class OutgoingWindow:
 
     def __init__(self, session: Any, frame: int) -> None:
         #: address of proton's session
-        self.session = address(session._impl)
+        self.session = address(session)
         #: bytes of a message that fit into one of the peer's frames
         self.frame = frame
         #: frames given to proton since it last had none left to write

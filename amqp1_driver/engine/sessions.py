@@ -3,7 +3,7 @@
 """The choice of a session for each new link; lives on the I/O thread."""
 
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineSession
+from amqp1_driver.engine.session import EngineSession
 
 #: Limit of links on one session. RabbitMQ ends a session at its 257th link, and proton (here, as in
 #: many peers) searches all links of a session at each attach.

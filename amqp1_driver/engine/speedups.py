@@ -14,15 +14,18 @@ signatures than ``_speedups`` declares. The engine then uses :class:`ProtonDeliv
 
 from typing import Any
 
-import proton
-from cproton_ffi import ffi, lib
-
 from amqp1_driver.engine import _speedups, session_window
 from amqp1_driver.engine.deliveries import DONE, Connection, ProtonDeliveries, ReceivingLink
-from amqp1_driver.engine.proton_ffi import address
+from amqp1_driver.engine.proton_private import (
+    CONSTANTS,
+    address,
+    buffer,
+    delivery_at,
+    event_at,
+    function_address,
+)
 from amqp1_driver.policy.outcome import Outcome
 
-_CONSTANTS = (lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_TRANSPORT, lib.PN_ACCEPTED)
 #: bytes; size of the output buffer at first, and from the first time that it was full
 _OUTPUT_SIZE = 131072
 _OUTPUT_LIMIT = 1 << 20
@@ -34,9 +37,7 @@ class OutputBuffer:
     __slots__ = ("at", "end", "size", "start", "view")
 
     def __init__(self, size: int) -> None:
-        memory = ffi.new("char[]", size)
-        self.view = memoryview(ffi.buffer(memory))
-        self.at = address(memory)
+        self.view, self.at = buffer(size)
         self.size = size
         self.start = self.end = 0
 
@@ -49,13 +50,13 @@ class RareCases(ProtonDeliveries):
     """
 
     def _key(self, delivery: Any) -> int:
-        return address(delivery._impl)
+        return address(delivery)
 
     def _kept(self, delivery: Any) -> int:
-        return address(delivery._impl)
+        return address(delivery)
 
     def _delivery(self, kept: int) -> Any:
-        return proton.Delivery.wrap(ffi.cast("pn_delivery_t *", kept))
+        return delivery_at(kept)
 
     def _read(self, link: ReceivingLink, size: int) -> bytes:
         return _speedups.read(link, size)
@@ -73,7 +74,7 @@ class RareCases(ProtonDeliveries):
 
         :param event: address of proton's event
         """
-        connection.dispatch(proton.Event.wrap(ffi.cast("pn_event_t *", event)))
+        connection.dispatch(event_at(event))
 
 
 class SpeedupDeliveries(RareCases):
@@ -89,13 +90,13 @@ class SpeedupDeliveries(RareCases):
 
     def prepare(self, connection: Connection) -> None:
         """Look up the addresses of proton's objects, and make the output buffer."""
-        connection.collector = address(connection._pn_collector._impl)
-        connection.transport = address(connection._pn_transport._impl)
+        connection.collector = address(connection.pn_collector)
+        connection.transport = address(connection.pn_transport)
         connection.outgoing = OutputBuffer(_OUTPUT_SIZE)
 
     def register(self, connection: Connection, link: Any) -> None:
         """Register a link, so that :meth:`pump` processes its events."""
-        link.impl = address(link._pn_link._impl)
+        link.impl = address(link.pn_link)
         connection.links[link.impl] = link
 
     def unregister(self, connection: Connection, link: Any) -> None:
@@ -129,33 +130,21 @@ class SpeedupDeliveries(RareCases):
         connection.outgoing.start += count
 
 
-def _address(name: str, signature: str | None) -> int:
-    """Return the address of one of proton's C functions.
-
-    :param signature: in the notation of cffi; None: the binding has no such function, but its
-        library may export it
-    :returns: 0 if the library does not export it
-    :raises ImportError: proton has no such function, or another signature for it
-    """
-    if signature is None:
-        return session_window.address_of(name)
-    function = getattr(lib, name, None)
-    if function is None or ffi.typeof(function).cname != signature:
-        raise ImportError(f"this proton has another {name}")
-    return address(ffi.addressof(lib, name))
-
-
 def bind() -> None:
     """Pass the addresses of proton's functions to the C module.
 
     :raises ImportError: proton's functions or types differ from those that ``_speedups`` declares,
         or ``_speedups`` was built from other sources
     """
-    if (ffi.offsetof("pn_bytes_t", "size"), ffi.offsetof("pn_bytes_t", "start")) != (0, 8):
-        raise ImportError("this proton has another pn_bytes_t")
-    addresses = {name: _address(name, signature) for name, signature in _speedups.FUNCTIONS.items()}
+    addresses = {
+        # proton's binding lacks the functions without a signature
+        name: session_window.address_of(name)
+        if signature is None
+        else function_address(name, signature)
+        for name, signature in _speedups.FUNCTIONS.items()
+    }
     try:
-        _speedups.bind(addresses, _CONSTANTS, RareCases(), Outcome.ACCEPTED, DONE)
+        _speedups.bind(addresses, CONSTANTS, RareCases(), Outcome.ACCEPTED, DONE)
     except (KeyError, TypeError) as error:
         raise ImportError(f"{_speedups.__file__} was built from other sources: {error}") from error
 

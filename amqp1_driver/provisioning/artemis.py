@@ -12,7 +12,8 @@ from typing import Any
 
 from amqp1_driver.addressing.base import Declaration, Queue
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineSender, EngineSession
+from amqp1_driver.engine.link import EngineSender
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Timer
 from amqp1_driver.policy.outcome import Disposition
 from amqp1_driver.provisioning.management import ManagementProvisioner

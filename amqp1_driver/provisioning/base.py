@@ -13,7 +13,7 @@ from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Declaration, Entity, Node
 from amqp1_driver.addressing.servicebus import missing
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineSession
+from amqp1_driver.engine.session import EngineSession
 
 Done = Callable[[BaseException | None], None]
 

@@ -17,7 +17,7 @@ from functools import partial
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Declaration, Entity, Node
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineSession
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer, TokenSource
 from amqp1_driver.policy import tokens
 from amqp1_driver.policy.retry import Retry

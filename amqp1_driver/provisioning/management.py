@@ -16,7 +16,8 @@ from urllib.parse import quote
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Node, Queue
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineReceiver, EngineSender, EngineSession
+from amqp1_driver.engine.link import EngineReceiver, EngineSender
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer
 from amqp1_driver.policy.outcome import Disposition, Outcome
 

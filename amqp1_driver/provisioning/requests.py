@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineReceiver, EngineSender, EngineSession
+from amqp1_driver.engine.link import EngineReceiver, EngineSender
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer
 from amqp1_driver.policy.outcome import Disposition, Outcome
 from amqp1_driver.policy.retry import Retry

@@ -266,7 +266,7 @@ def test_an_end_of_input_without_a_close_is_a_failure(path):
     engine = module.Engine("c", {"hostname": "h", "x-sasl-mechs": "ANONYMOUS"}, Handler(), path)
     engine.open()
     engine.process(0.0)
-    engine._connection.close_input()
+    engine._connection.pyngus.close_input()
     engine.process(0.0)
     assert len(events) == 1
     assert engine.output() is not None
@@ -411,5 +411,5 @@ def test_nothing_piles_up_with_messages(path):
         round_()
     assert _population() == before
     engine = world.connection.engine._connection
-    for link in [*engine._sender_links.values(), *engine._receiver_links.values()]:
+    for link in engine.all_links:
         assert link.unsettled == {}

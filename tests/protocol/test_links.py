@@ -152,12 +152,12 @@ def test_every_detach_is_answered(world):
 
 def test_detached_links_are_not_kept(world):
     engine = world.connection.engine._connection
-    before = (len(engine._sender_links), len(engine._receiver_links), len(engine.links))
+    before = (len(engine.all_links), len(engine.links))
     for number in range(10):
         world.cast()
         detach(world, ANY, closed=number % 2 == 0)
         world.advance(5)
-    assert (len(engine._sender_links), len(engine._receiver_links), len(engine.links)) == before
+    assert (len(engine.all_links), len(engine.links)) == before
     assert [entry.performative.closed for entry in world.peer.frames(p.Detach)] == [True] * 10
 
 

@@ -307,7 +307,7 @@ def test_all_in_one_piece_with_an_empty_frame(path):
 def test_what_is_no_sasl_is_left_to_proton(path, first):
     bus = Bus(path)
     bus.engine.receive(first)
-    bus.engine._connection.close_input()
+    bus.engine._connection.pyngus.close_input()
     bus.read()
     assert len(bus.told) == 1
 

@@ -140,7 +140,7 @@ def test_what_comes_until_the_peer_has_heard_of_it_is_thrown_away(world):
     go_on(world, link, 16_000, more=False)
     begin(world, link)
     go_on(world, link, 4_000_000)
-    links = world.connection.engine._connection._receiver_links.values()
+    links = world.connection.engine._connection.all_links
     (ended,) = [each for each in links if each.discards]
     assert (ended.pieces, ended.taken) == ([], 0)
     assert listener.deliveries == []

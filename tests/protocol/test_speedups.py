@@ -178,11 +178,7 @@ def test_what_a_handler_raises_costs_the_connection(path, told, monkeypatch, cap
         raise Failure
 
     engine = world.connection.engine._connection
-    handlers = [
-        link.handler
-        for links in (engine._sender_links, engine._receiver_links)
-        for link in links.values()
-    ]
+    handlers = [link.handler for link in engine.all_links]
     with monkeypatch.context() as patch:
         for handler in handlers:
             if hasattr(handler, told):
@@ -197,7 +193,7 @@ def test_what_a_handler_raises_is_raised_whatever_goes_with_the_event(path, monk
     engine = World(path).start().connection.engine._connection
     before = cproton.retained_count()
     # proton lets go of it by a function of Python's, whose calls are checked only at first
-    engine._pn_collector.put(object(), proton.EventType("of an object"))
+    engine.pn_collector.put(object(), proton.EventType("of an object"))
     let_go = cproton.pn_pyref_decref
     monkeypatch.setattr(let_go, "__code__", let_go.__code__.replace())
     assert cproton.retained_count() == before + 1
@@ -209,7 +205,7 @@ def test_what_a_handler_raises_is_raised_whatever_goes_with_the_event(path, monk
     with pytest.raises(Failure):
         path.pump(engine)
     assert cproton.retained_count() == before
-    assert engine._pn_collector.peek() is None
+    assert engine.pn_collector.peek() is None
 
 
 @pytest.mark.parametrize("told", PROVOKED)
@@ -226,10 +222,9 @@ def test_a_handler_may_let_go_of_its_link(path, told, monkeypatch, caplog):
         handler.detach()
         gc.collect()
 
-    for links in (engine._sender_links, engine._receiver_links):
-        for owner in {type(link.handler) for link in links.values()}:
-            if hasattr(owner, told):
-                monkeypatch.setattr(owner, told, let_go)
+    for owner in {type(link.handler) for link in engine.all_links}:
+        if hasattr(owner, told):
+            monkeypatch.setattr(owner, told, let_go)
     PROVOKED[told](world)
     assert len(gone) == 1
     assert gone[0].state is LinkState.DETACHED
