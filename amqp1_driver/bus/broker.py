@@ -9,7 +9,6 @@ separate queue that gets a copy of each message sent to ADDRESS.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Callable
@@ -30,11 +29,12 @@ from .links import (
     Transfer,
     rejected,
 )
+from .log import logger
 from .messages import read_header, read_to
 from .primitives import Malformed
 from .queues import Completion, Entry, Limits, Queue
 
-LOG = logging.getLogger(__name__)
+LOG = logger(__name__)
 
 #: Seconds between log lines about a full queue.
 REMIND = 10.0

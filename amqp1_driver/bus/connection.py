@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import ssl
 import struct
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .counters import Counters
 from .engine import Engine
+from .log import logger
 from .sasl import SaslServer, State
 from .tls import TlsServer
 
 if TYPE_CHECKING:
     from .websocket import WebSocketServer
 
-LOG = logging.getLogger(__name__)
+LOG = logger(__name__)
 
 _CHUNK = 65536
 #: Seconds from accept until the peer's Open, including TLS, WebSocket and SASL.

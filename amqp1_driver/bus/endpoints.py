@@ -7,7 +7,6 @@ This module handles proton's events; the engine around it moves the bytes. Bus t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -36,12 +35,14 @@ from cproton import (
     pn_event_delivery,
     pn_event_link,
     pn_event_session,
+    pn_event_transport,
     pn_event_type,
     pn_link_advance,
     pn_link_is_receiver,
     pn_link_recv,
     pn_link_session,
     pn_session_outgoing_bytes,
+    pn_transport_get_remote_idle_timeout,
 )
 from proton import Condition, Connection, Delivery, Session
 from proton import Link as ProtonLink
@@ -61,11 +62,14 @@ from .links import (
     Transfer,
     read_outcome,
 )
+from .log import logger
 
-LOG = logging.getLogger(__name__)
+LOG = logger(__name__)
 
 #: Maximum number of links per connection; the bus refuses further links.
 MAX_LINKS = 10_000
+#: Shortest idle-time-out of a client in milliseconds: proton sends a frame in each half of it.
+SHORTEST_IDLE_TIMEOUT_MS = 100
 
 
 class Endpoints:
@@ -166,6 +170,14 @@ class Endpoints:
 
     def _on_open(self, event: Any) -> None:
         Connection.wrap(pn_event_connection(event)).open()
+        idle_timeout = pn_transport_get_remote_idle_timeout(pn_event_transport(event))
+        if self.close is not None and 0 < idle_timeout < SHORTEST_IDLE_TIMEOUT_MS:
+            self.close(
+                "amqp:not-implemented",
+                f"an idle-time-out of {idle_timeout} ms is below the {SHORTEST_IDLE_TIMEOUT_MS} ms "
+                "that are supported",
+            )
+            return
         self.behaviour.opened(self)
         self.touch()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import logging
 import selectors
 import socket
 import ssl
@@ -21,12 +20,13 @@ from .behaviour import Behaviour
 from .connection import SocketConnection
 from .counters import Counters
 from .engine import Engine
+from .log import logger
 from .timers import Timers
 
 if TYPE_CHECKING:
     from .websocket import WebSocketServer
 
-LOG = logging.getLogger(__name__)
+LOG = logger(__name__)
 
 #: Seconds until the bus accepts connections again after it has run out of descriptors or memory.
 ACCEPT_PAUSE = 1.0

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -28,8 +29,11 @@ from amqp1_driver.bus.connection import SocketConnection
 from amqp1_driver.bus.counters import Counters
 from amqp1_driver.bus.engine import Engine
 from amqp1_driver.bus.links import UNSENT_LIMIT
+from amqp1_driver.bus.queues import Limits
 from amqp1_driver.bus.sasl import SaslServer
 from amqp1_driver.bus.server import Server
+from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing.frames import Frame, FrameReader
 from tests.bus.memory import MemoryBus
 
 TIMEOUT = 20
@@ -369,6 +373,96 @@ def test_a_timer_that_raises_costs_nothing(bus: Bus, caplog: Any) -> None:
     assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 2
 
 
+# -- the Open frame ------------------------------------------------------------------------------
+
+
+def opened(port: int, idle_time_out: int) -> list[Any]:
+    """Open with this idle-time-out and use the connection; returns the bus's frames."""
+    reader = FrameReader()
+    fields = (text(b"x"), h("40"), h("40"), h("40"), h("70") + struct.pack(">I", idle_time_out))
+    reader.feed(say(port, AMQP + frame(listed(0x10, *fields)) + BEGIN + SENDER))
+    found = []
+    while (each := reader.next()) is not None:
+        found.append(each)
+    return [each.performative for each in found if isinstance(each, Frame)]
+
+
+@pytest.mark.parametrize("milliseconds", [1, 99])
+def test_an_idle_time_out_too_short_to_keep_is_refused(bus: Bus, milliseconds: int) -> None:
+    """2.4.5: close, with an error that says why."""
+    bystander = Bystander(bus)
+    answers = opened(bus.port, milliseconds)
+    assert isinstance(answers[0], p.Open)
+    assert isinstance(answers[-1], p.Close)
+    assert answers[-1].error.condition == "amqp:not-implemented"
+    assert answers[-1].error.description == (
+        f"an idle-time-out of {milliseconds} ms is below the 100 ms that are supported"
+    )
+    bus.wait_until(lambda b: len(b.peek_connections()) == 1, TIMEOUT)
+    bystander.works()
+
+
+@pytest.mark.parametrize("milliseconds", [0, 100])
+def test_an_idle_time_out_of_a_tenth_of_a_second_and_none_are_kept(
+    bus: Bus, milliseconds: int
+) -> None:
+    answers = opened(bus.port, milliseconds)
+    assert [type(each) for each in answers[:3]] == [p.Open, p.Begin, p.Attach]
+
+
+# -- texts that a peer chose in the log ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address, shown",
+    [
+        ("a\nCRITICAL forged", r"a\nCRITICAL forged"),
+        ("a\x1b[2J\r\x07b", r"a\x1b[2J\r\x07b"),
+        ("a\u202eb\u2028c", r"a\u202eb\u2028c"),
+        ("grüße", "grüße"),
+        ("q" * 1001, "q" * 1000 + "... (1001 characters)"),
+    ],
+)
+def test_the_name_of_a_full_queue_stays_on_its_line(
+    address: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    memory = MemoryBus("broker", Limits(capacity=1, resume=0))
+    client = memory.client()
+    client.sender(address).send()
+    client.receiver(address).accept()
+    client.sender(address).send()
+    memory.advance(10)
+    full = r"is full: it has 1 messages, \d+ bytes \(limits: .*\); no credit for 2 producer\(s\)"
+    name = f"Queue {re.escape(shown)} "
+    said = [r.getMessage() for r in caplog.records if r.name == "amqp1_driver.bus.broker"]
+    assert len(said) == 3
+    assert re.fullmatch(name + full.replace("for 2", "for 1"), said[0])
+    assert re.fullmatch(name + r"takes messages again: .*, and was full for 0\.0 s", said[1])
+    assert re.fullmatch(name + "was full 2 times within 10 s, and is now", said[2])
+
+
+def test_names_of_links_stay_on_their_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = MemoryBus("broker")
+    client = memory.client()
+    link = client.session.sender("s\n\x1b[31m")
+    link.target.address = "q\nERROR"
+    link.open()
+    memory.settle()
+    monkeypatch.setattr(memory.behaviour, "producer_detached", lambda producer: 1 / 0)
+    client.close()
+    (record,) = caplog.records
+    assert record.getMessage() == r"Giving up the link s\n\x1b[31m to q\nERROR has failed"
+
+
+def test_all_of_the_bus_logs_in_that_way() -> None:
+    folder = Path(bus_endpoints.__file__).parent
+    users = [path.name for path in folder.glob("*.py") if "getLogger" in path.read_text()]
+    assert users == ["log.py"]
+
+
 # -- what ends the thread ends the process -------------------------------------------------------
 
 
@@ -388,6 +482,8 @@ def test_a_process_whose_thread_ends_says_so_and_exits_1() -> None:
     program = """
 import sys
 from amqp1_driver.bus.server import Server
+from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing.frames import Frame, FrameReader
 from amqp1_driver.cli.main import main
 Server._check_waiters = lambda self: 1 / 0
 sys.exit(main(["bus", "--listen", "127.0.0.1:0"]))
