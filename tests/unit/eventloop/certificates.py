@@ -8,7 +8,9 @@ import ssl
 from typing import Any
 
 import trustme
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 KEY_PASSWORD = "open sesame"
 
@@ -21,6 +23,12 @@ class Certificates:
         self.ca = trustme.CA()
         self.good = self.ca.issue_cert("localhost", "127.0.0.1", "bus.example.org")
         self.common_name = self.ca.issue_cert(common_name="127.0.0.1")
+        self.host_as_common_name = _without_names(self.ca, "localhost")
+        self.address_as_common_name = _without_names(self.ca, "127.0.0.1")
+        self.address_and_common_name = self.ca.issue_cert("127.0.0.9", common_name="localhost")
+        self.other_and_common_name = self.ca.issue_cert(
+            "other.example.org", common_name="localhost"
+        )
         self.other_name = self.ca.issue_cert("other.example.org", "127.0.0.9")
         self.expired = self.ca.issue_cert(
             "localhost", not_before=past, not_after=past + datetime.timedelta(days=1)
@@ -58,6 +66,30 @@ class Certificates:
 def _write(path: pathlib.Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
+
+
+def _without_names(ca: trustme.CA, common_name: str) -> trustme.LeafCert:
+    """A certificate that has no subjectAltName at all; trustme makes one, if only an empty one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
+    signer: Any = serialization.load_pem_private_key(ca.private_key_pem.bytes(), None)
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(signer, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return trustme.LeafCert(private, certificate.public_bytes(serialization.Encoding.PEM), [])
 
 
 def _encrypted(cert: Any) -> bytes:

@@ -146,6 +146,17 @@ def test_an_ip_address_is_checked_but_not_sent(
         on_loop(loop, recorder.transport.close)
 
 
+@pytest.mark.parametrize("cert", ["host_as_common_name", "address_and_common_name"])
+def test_a_common_name_counts_without_a_host_name_in_subject_alt_name(
+    loop: EventLoop, certificates: Certificates, trusting: TlsParameters, cert: str
+) -> None:
+    with Server(until_eof, certificates.server(getattr(certificates, cert))) as server:
+        recorder = connect(loop, server.port, host="localhost", tls=trusting)
+        recorder.wait_connected()
+        assert recorder.transport is not None
+        on_loop(loop, recorder.transport.close)
+
+
 @pytest.mark.parametrize(
     ("cert", "host", "text"),
     [
@@ -157,6 +168,16 @@ def test_an_ip_address_is_checked_but_not_sent(
             "127.0.0.1 in subjectAltName; no common name counts for it)",
         ),
         ("other_name", "127.0.0.1", "wrong IP address in the certificate of the peer"),
+        (
+            "address_as_common_name",
+            "127.0.0.1",
+            "127.0.0.1 in subjectAltName; no common name counts for it)",
+        ),
+        (
+            "other_and_common_name",
+            "localhost",
+            "wrong host name in the certificate of the peer (expected localhost in subjectAltName)",
+        ),
         ("expired", "localhost", "the certificate of the peer has expired"),
         ("early", "localhost", "the certificate of the peer is not yet valid"),
         ("foreign", "localhost", "the certificate of the peer comes from an unknown CA"),
