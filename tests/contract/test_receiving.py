@@ -645,6 +645,40 @@ def test_of_many_undecodable_messages_a_few_are_logged_and_all_give_their_credit
     assert "on unicast.openstack.topic at 127.0.0.1:" in said[0]
 
 
+def test_bad_requests_among_calls_cost_no_call(make_peer, make_app):
+    """Six bad requests before each call, in all three times the credit of the subscription."""
+    peer = make_peer()
+    server = make_app(peer.url).server(Endpoint())
+    bad = [UNREADABLE[name] for name in UNREADABLE if name.endswith((" as request", "envelope"))]
+    for number in range(50):
+        for message in bad:
+            peer.send_transfer("unicast.openstack.topic", message)
+        peer.send_transfer(
+            "unicast.openstack.topic",
+            request(value=number, message_id=f"id-{number}", reply_to="caller"),
+        )
+    answered = {
+        sent.message.properties.correlation_id: request_of(sent) for sent in peer.wait_transfers(50)
+    }
+    assert answered == {f"id-{number}": {"response": number} for number in range(50)}
+    peer.wait_settled(350)
+    assert [type(sent.state) for sent in peer.sent] == ([p.Rejected] * 6 + [p.Accepted]) * 50
+    assert flow.control(server).counters()["unsettled"] == 0
+
+
+def test_an_expiry_time_is_honoured_on_service_bus_only(make_peer, make_app):
+    """Elsewhere a server with a wrong clock would reject what the bus has accepted."""
+    peer = make_peer()
+    endpoint = Endpoint()
+    make_app(peer.url).server(endpoint)
+    late = request(value="late")
+    late.properties.absolute_expiry_time = 1000  # of 1970
+    peer.send_transfer("unicast.openstack.topic", late)
+    assert endpoint.take() == "late"
+    peer.wait_settled(1)
+    assert [type(sent.state) for sent in peer.sent] == [p.Accepted]
+
+
 NO_NOTIFICATIONS = {
     "no object": '{"request": [1]}',
     "no object in the envelope": '{"request": {"oslo.version": "2.0", "oslo.message": "[1]"}}',
