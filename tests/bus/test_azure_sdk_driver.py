@@ -8,6 +8,8 @@ What is on the wire is therefore what Service Bus users expect, and the bus is h
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,13 @@ NAMESPACE = Namespace(
     topics={ALL: ("server",), EVENTS: ("default", "audit"), ERRORS: ("default",)},
     rules={"root": KEY},
 )
+NOTIFICATION = {
+    "message_id": "1",
+    "publisher_id": "sdk",
+    "event_type": "kind",
+    "priority": "INFO",
+    "timestamp": "2026-01-01 00:00:00",
+}
 QUICK: dict[str, Any] = {"keep_alive": 0, "socket_timeout": 5}
 transports = pytest.mark.parametrize("transport", ["tcp", "websocket"], indirect=True)
 
@@ -119,15 +128,7 @@ def test_the_sdk_reads_a_notification_of_the_driver(world: World) -> None:
 def test_the_driver_reads_a_notification_of_the_sdk(world: World) -> None:
     events = Events()
     world.app.listener(events)
-    notification = {
-        "message_id": "1",
-        "publisher_id": "sdk",
-        "event_type": "kind",
-        "priority": "INFO",
-        "payload": {"from": "the SDK"},
-        "timestamp": "2026-01-01 00:00:00",
-    }
-    body = {"request": notification, "context": {}}
+    body = {"request": {**NOTIFICATION, "payload": {"from": "the SDK"}}, "context": {}}
     with world.sdk.get_topic_sender(EVENTS, **QUICK) as sender:
         sender.send_messages(value(body, message_id="one"))
         assert events.take() == {"from": "the SDK"}
@@ -136,6 +137,32 @@ def test_the_driver_reads_a_notification_of_the_sdk(world: World) -> None:
         sender.send_messages(data)
         assert [events.take(), events.take()] == [{"from": "the SDK"}, {"from": "the SDK"}]
     world.bus.wait_until(lambda bus: bus.peek(EVENTS + "/subscriptions/default") == 0)
+
+
+def test_the_driver_rejects_what_has_expired_and_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """absolute-expiry-time (3.2.4): as in the page about Service Bus, "Duplicates and expiry"."""
+    events = Events()
+    world.app.listener(events)
+    now = time.time()
+    with world.sdk.get_topic_sender(EVENTS, **QUICK) as sender:
+        for name, seconds in [("late", -3600), ("early", 3600)]:
+            body = {"request": {**NOTIFICATION, "payload": name}, "context": {}}
+            expiry = round((now + seconds) * 1000)
+            sender.send_messages(value(body, message_id=name, absolute_expiry_time=expiry))
+    assert events.take() == "early"
+    assert events.seen.empty()
+    ours = EVENTS + "/subscriptions/default"
+    dead = ours + "/$deadletterqueue"
+    world.bus.wait_until(lambda bus: (bus.peek(ours), bus.peek(dead)) == (0, 1))
+    (said,) = [text for text in caplog.messages if "had expired" in text]
+    assert re.fullmatch(
+        rf"Message late on {re.escape(EVENTS)}/Subscriptions/default at localhost:\d+ had expired "
+        r"36\d\d\.\d s before it came and is rejected; if its sender still waits, compare the "
+        r"clocks of the two hosts",
+        said,
+    )
 
 
 def test_the_sdk_answers_a_call_of_the_driver_in_its_session(world: World) -> None:

@@ -15,7 +15,7 @@ from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
 
-from .azure import HOST, REPLY, azure
+from .azure import HOST, MANAGEMENT, REPLY, azure
 
 ANY = "openstack--rpc--any--ex--topic"
 ONE = "openstack--rpc--one--ex--topic--server"
@@ -77,6 +77,20 @@ def test_the_address_for_responses_is_unique_among_clients_and_hard_to_guess(pat
         addresses.append(cloud.puts[0].properties.reply_to)
     # 128 random bits
     assert all(re.fullmatch(r"request\.\$cbs\.[0-9a-f]{32}", address) for address in addresses)
+    assert addresses[0] != addresses[1]
+
+
+def test_that_for_responses_of_the_management_node_is_unique_and_hard_to_guess_too(path):
+    addresses = []
+    for _ in range(2):
+        world, cloud = azure(path)
+        world.start().advance(300)
+        # the peer answers at the reply-to of the request
+        assert cloud.renewals == ["unique-1"]
+        [attach] = [a for a in world.attaches("receiver") if a.source.address == MANAGEMENT]
+        addresses.append(attach.target.address)
+    pattern = r"request\.openstack--reply/\$management\.[0-9a-f]{32}"  # 128 random bits
+    assert all(re.fullmatch(pattern, address) for address in addresses)
     assert addresses[0] != addresses[1]
 
 

@@ -280,6 +280,12 @@ def test_service_bus_is_chosen_by_mode_alone():
     assert forced_profile("dynamic") is None
 
 
+def test_messages_expire_on_service_bus_only():
+    assert forced_profile("servicebus").expires is True
+    others = ("RabbitMQ", "qpid-cpp", "skupper-router", "apache-activemq-artemis", "no such bus")
+    assert [profile_for(peer(product)).expires for product in others] == [False] * 5
+
+
 def test_where_replies_are_read():
     def source(mode, product="", version="1.0"):
         profile = profile_for(peer(product, version), mode)
