@@ -256,7 +256,7 @@ def _bench(args: argparse.Namespace) -> int:
             )
     for entry in entries:
         if entry.kind in ("messaging", "raw") and not entry.needs_bus:
-            _check_reach(entry, args.option)
+            check_reach(entry, args.option)
     limits = Limits(args.warmup, args.timeout, deadline=args.deadline, drain=args.drain)
     with contextlib.ExitStack() as stack:
         bus = None
@@ -269,7 +269,7 @@ def _bench(args: argparse.Namespace) -> int:
         return _measure(args, entries, place, limits, name)
 
 
-def _check_reach(entry: plan.Entry, options: Sequence[str]) -> None:
+def check_reach(entry: plan.Entry, options: Sequence[str]) -> None:
     """Check that a host of the driver's URL accepts connections, unless an option names a proxy.
 
     :raises ConnectionError: no host does

@@ -13,6 +13,7 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.scale.session import SCENARIOS
+from amqp1_driver.cli.bench import check_reach
 from amqp1_driver.cli.measuring import (
     checked,
     guarded,
@@ -159,6 +160,8 @@ def _measure(args: argparse.Namespace) -> int:
 
     kind, entry = args.bus
     (entry,) = plan.with_options([entry or args.driver], args.option)
+    if kind is None:
+        check_reach(entry, args.option)
     settings = Settings(
         entry,
         kind,

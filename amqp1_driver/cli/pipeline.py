@@ -10,6 +10,9 @@ import importlib.util
 import sys
 from typing import Any
 
+from amqp1_driver.cli.reach import nobody_at
+from amqp1_driver.masking import given
+
 #: Jobs, each a module of ``amqp1_driver.pipeline.commands`` with ``add_parser(subparsers)`` and
 #: ``run(args)``.
 JOBS = ("notifications", "telemetry", "capacity", "demo")
@@ -39,11 +42,28 @@ def add_parser(subparsers: Any) -> None:
         _module(job).add_parser(jobs)
 
 
+def _warn_of_nobody(args: argparse.Namespace) -> None:
+    """Write to standard error that no host of ``--url`` accepts connections, before Spark starts.
+
+    The job goes on: the bus may come later, or only the executors of Spark can reach it.
+
+    :raises ValueError: the URL is in a variable or file that does not exist
+    """
+    url = given(getattr(args, "url", None) or "")
+    options = [*getattr(args, "source_option", []), *getattr(args, "option", [])]
+    if "://" not in url or any("proxy=" in option for option in options):
+        return
+    nobody = nobody_at(url)
+    if nobody is not None:
+        print(f"amqp1 pipeline {args.job}: {nobody}; the job goes on trying", file=sys.stderr)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run a job; return the exit status."""
     from amqp1_driver.pipeline.session import SparkMissing
 
     try:
+        _warn_of_nobody(args)
         status: int = _module(args.job).run(args)
     except SparkMissing as error:
         print(f"amqp1 pipeline {args.job}: {error}", file=sys.stderr)

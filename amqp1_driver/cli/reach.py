@@ -7,14 +7,21 @@ from __future__ import annotations
 import socket
 from urllib.parse import parse_qs, urlsplit
 
+from amqp1_driver.masking import MASK, masked
+
 #: limit for the connection to each host, seconds
 PATIENCE = 3.0
 _PORTS = {"amqps": 5671, "https": 443}
 
 
 def hosts(url: str) -> list[tuple[str, int]]:
-    """Return host and port of each host of a transport URL, without users and passwords."""
-    parts = urlsplit(url)
+    """Return host and port of each host of a transport URL, without users and passwords.
+
+    :returns: nothing for a malformed URL: any part of it may be a password
+    """
+    parts = urlsplit(masked(url))
+    if parts.netloc == MASK:
+        return []
     default = _PORTS.get(parts.scheme, 5672)
     found = []
     for place in parts.netloc.split(","):
@@ -28,9 +35,9 @@ def hosts(url: str) -> list[tuple[str, int]]:
 def nobody_at(url: str) -> str | None:
     """Return a text that no host of the URL accepts connections, and why; None if one does.
 
-    If the URL names a proxy, this does not connect, and returns None.
+    If the URL names a proxy or is malformed, this does not connect, and returns None.
     """
-    if "proxy" in parse_qs(urlsplit(url).query):
+    if "proxy" in parse_qs(url.partition("?")[2]):
         return None
     problems = []
     for host, port in hosts(url):
@@ -39,4 +46,4 @@ def nobody_at(url: str) -> str | None:
             return None
         except (OSError, OverflowError, UnicodeError) as error:
             problems.append(f"{host}:{port} ({getattr(error, 'strerror', None) or error})")
-    return "nobody can be reached at " + ", ".join(problems)
+    return "nobody can be reached at " + ", ".join(problems) if problems else None

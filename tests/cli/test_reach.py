@@ -31,6 +31,8 @@ def closed() -> Iterator[int]:
         ("rabbit://bus/", [("bus", 5672)]),
         ("amqp://[::1]:99/", [("::1", 99)]),
         ("amqp://[::1]/", [("::1", 5672)]),
+        ("amqp://user:pa/ss@bus:1/", []),
+        ("amqp://user:pa\u2100ss@bus:1/", []),
     ],
 )
 def test_hosts_of_a_url(url: str, expected: list[tuple[str, int]]) -> None:
@@ -45,6 +47,12 @@ def test_one_host_that_listens_is_enough(closed: int) -> None:
 
 def test_a_bus_behind_a_proxy_is_not_looked_at(closed: int) -> None:
     assert nobody_at(f"amqp://127.0.0.1:{closed}/?proxy=http://p:3128") is None
+
+
+@pytest.mark.parametrize("password", ["se/cret", "1/cret", "se\u2100cret"])
+def test_of_a_malformed_url_nothing_is_said(closed: int, password: str) -> None:
+    """A part of the password would be shown as a host."""
+    assert nobody_at(f"amqp://me:{password}@127.0.0.1:{closed}/") is None
 
 
 @pytest.mark.timeout(20)
@@ -65,6 +73,46 @@ def test_a_benchmark_where_nobody_listens_ends_at_once(
     assert capsys.readouterr().err == (
         f"amqp1 bench: amqp: nobody can be reached at 127.0.0.1:{closed} (Connection refused)\n"
     )
+
+
+@pytest.mark.timeout(20)
+def test_a_benchmark_of_growth_where_nobody_listens_ends_at_once(
+    closed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"amqp://me:secret@127.0.0.1:{closed}/"
+    assert cli.main(["bench-scale", "targets", "--n", "1", "--bus", url]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"amqp1 bench-scale: amqp: nobody can be reached at 127.0.0.1:{closed} "
+        "(Connection refused)\n"
+    )
+
+
+@pytest.mark.parametrize("job", [["notifications", "--lake", "lake"], ["telemetry"]])
+def test_a_pipeline_says_that_nobody_listens_before_spark_starts(
+    closed: int,
+    job: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(args: object) -> int:
+        print("started")
+        return 0
+
+    monkeypatch.setattr(f"amqp1_driver.pipeline.commands.{job[0]}.run", run)
+    monkeypatch.setenv("BUS_URL", f"amqp://me:secret@127.0.0.1:{closed}/")
+    assert cli.main(["pipeline", *job, "--url", "env:BUS_URL"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "started\n"
+    assert said.err == (
+        f"amqp1 pipeline {job[0]}: nobody can be reached at 127.0.0.1:{closed} "
+        "(Connection refused); the job goes on trying\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"amqp://127.0.0.1:{server.getsockname()[1]}/"
+        assert cli.main(["pipeline", *job, "--url", url]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_json_on_standard_output_is_nothing_but_json(capfd: pytest.CaptureFixture[str]) -> None:
