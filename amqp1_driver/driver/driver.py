@@ -60,7 +60,7 @@ def _preload(settings: options.Settings, hosts: tuple[options.Host, ...]) -> Non
     if settings.proxy:
         names.append("h11")
     if settings.telemetry.port:
-        names.append("amqp1_driver.telemetry.endpoint")
+        names.append("amqp1_driver.telemetry.prometheus")
     for name in names:
         try:
             importlib.import_module(name)

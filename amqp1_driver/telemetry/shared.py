@@ -18,7 +18,6 @@ from amqp1_driver.telemetry.events import Event
 from amqp1_driver.telemetry.files import FileSink
 from amqp1_driver.telemetry.formats import make_format
 from amqp1_driver.telemetry.hub import Consumer, Hub
-from amqp1_driver.telemetry.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -34,11 +33,8 @@ _open: dict[_Key, "Telemetry"] = {}
 class Telemetry:
     """A hub with a count of its holders. A sink for any thread."""
 
-    def __init__(
-        self, key: _Key, consumers: dict[str, Consumer], metrics: Metrics | None, capacity: int
-    ) -> None:
+    def __init__(self, key: _Key, consumers: dict[str, Consumer], capacity: int) -> None:
         self.hub = Hub(consumers, capacity)
-        self.metrics = metrics
         self._on_close: list[Callable[[], object]] = []
         self._on_fork: list[Callable[[], object]] = [self.hub.abandon]
         self._key = key
@@ -100,7 +96,7 @@ def acquire(
 def _make(key: _Key, more: dict[str, Callable[[], Consumer]]) -> Telemetry:
     config = key[0]
     consumers: dict[str, Consumer] = {}
-    metrics: Metrics | None = None
+    endpoint = None
     files: FileSink | None = None
     if config.directory:
         consumers["the file sink"] = files = FileSink(
@@ -111,17 +107,16 @@ def _make(key: _Key, more: dict[str, Callable[[], Consumer]]) -> Telemetry:
             keep=config.files_kept,
         )
     if config.port:
-        consumers["counting"] = metrics = Metrics()
+        # imported late, because it needs a package of an extra
+        from amqp1_driver.telemetry.prometheus import Endpoint, Metrics
+
+        consumers["counting"] = metrics = Metrics(lambda: telemetry.hub.dropped)
+        endpoint = Endpoint(metrics)
     for name, make in more.items():
         consumers[name] = make()
-    telemetry = Telemetry(key, consumers, metrics, config.queue)
-    if metrics is not None:
-        # imported late, because it needs a package of an extra
-        from amqp1_driver.telemetry.endpoint import Endpoint
-
-        endpoint = Endpoint(metrics, lambda: telemetry.hub.dropped)
-        if endpoint.listen(config.host, config.port, config.ports):
-            telemetry.at_end(endpoint.close, endpoint.abandon)
+    telemetry = Telemetry(key, consumers, config.queue)
+    if endpoint is not None and endpoint.listen(config.host, config.port, config.ports):
+        telemetry.at_end(endpoint.close, endpoint.abandon)
     if files is not None:
         telemetry.at_end(lambda: None, files.abandon)
     telemetry.hub.start()

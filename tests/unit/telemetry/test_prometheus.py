@@ -9,9 +9,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from amqp1_driver.telemetry.endpoint import Endpoint
 from amqp1_driver.telemetry.events import Record
-from amqp1_driver.telemetry.metrics import BOUNDS_US, Histogram, Metrics
+from amqp1_driver.telemetry.prometheus import BOUNDS, Endpoint, Metrics
 
 from .records import message, record
 
@@ -34,16 +33,23 @@ from .records import message, record
     ],
 )
 def test_a_bound_belongs_to_its_bucket(us, bucket):
-    histogram = Histogram()
-    histogram.add(us)
-    assert histogram.counts.index(1) == bucket
-    assert histogram.total_us == us
+    metrics = Metrics(lambda: 0)
+    metrics.take([message(total_us=us)])
+    samples = values(metrics, "amqp1_message_seconds")
+    assert [value for name, value in samples if name.endswith("_bucket")].index(1) == bucket
+    assert dict(samples)["amqp1_message_seconds_sum"] == us / 1e6
+
+
+def values(metrics, family):
+    """Name and value of each sample of one family."""
+    (found,) = (metric for metric in metrics.collect() if metric.name == family)
+    return [(sample.name, sample.value) for sample in found.samples]
 
 
 def test_bounds_are_powers_of_two_from_16_us_to_134_s():
-    assert BOUNDS_US[:4] == (16, 32, 64, 128)
-    assert BOUNDS_US[-1] == 134217728
-    assert len(BOUNDS_US) == 24
+    assert BOUNDS[:4] == (0.000016, 0.000032, 0.000064, 0.000128)
+    assert BOUNDS[-1] == 134.217728
+    assert len(BOUNDS) == 24
 
 
 def changed(kind, state, container="c"):
@@ -51,7 +57,7 @@ def changed(kind, state, container="c"):
 
 
 def filled():
-    metrics = Metrics()
+    metrics = Metrics(lambda: 7)
     metrics.take(
         [
             message(handover_us=20, wait_us=10, ack_us=300, reply_us=900),
@@ -75,7 +81,7 @@ def filled():
 
 @pytest.fixture
 def endpoint():
-    made = Endpoint(filled(), lambda: 7)
+    made = Endpoint(filled())
     assert made.listen("127.0.0.1", 0, 1)
     yield made
     made.close()
@@ -145,16 +151,17 @@ def test_what_prometheus_reads(endpoint):
 
 
 def test_values_that_a_peer_chooses_are_bounded():
-    metrics = Metrics()
+    metrics = Metrics(lambda: 0)
     metrics.take([message(error=f"x:{number}") for number in range(105)])
     metrics.take([message(error="x:0")])
-    errors = metrics.snapshot().errors
+    (family,) = (found for found in metrics.collect() if found.name == "amqp1_message_errors")
+    errors = {sample.labels["error"]: sample.value for sample in family.samples}
     assert len(errors) == 101
-    assert (errors["call", "other"], errors["call", "x:0"]) == (5, 2)
+    assert (errors["other"], errors["x:0"]) == (5, 2)
 
 
 def test_the_next_port_when_one_is_in_use(endpoint):
-    other = Endpoint(Metrics(), lambda: 0)
+    other = Endpoint(Metrics(lambda: 0))
     try:
         assert other.listen("127.0.0.1", endpoint.port, 100)
         assert other.port > endpoint.port
@@ -163,19 +170,30 @@ def test_the_next_port_when_one_is_in_use(endpoint):
 
 
 def test_no_free_port_is_said_and_nothing_breaks(endpoint, caplog):
-    other = Endpoint(Metrics(), lambda: 0)
+    other = Endpoint(Metrics(lambda: 0))
     assert not other.listen("127.0.0.1", endpoint.port, 1)
     assert f"ports {endpoint.port} to {endpoint.port} at 127.0.0.1 are in use" in caplog.text
     other.close()
 
 
 def test_an_address_that_is_not_ours_is_said(caplog):
-    assert not Endpoint(Metrics(), lambda: 0).listen("192.0.2.1", 9464, 1)
+    assert not Endpoint(Metrics(lambda: 0)).listen("192.0.2.1", 9464, 1)
     assert f"No Prometheus endpoint at 192.0.2.1:9464: [Errno {errno.EADDRNOTAVAIL}]" in caplog.text
 
 
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+def test_an_address_of_ipv6():
+    made = Endpoint(Metrics(lambda: 0))
+    try:
+        if not made.listen("::1", 0, 1):
+            pytest.skip("no IPv6 on the loopback interface")
+        socket.create_connection(("::1", made.port), 10).close()
+    finally:
+        made.close()
+
+
 def test_the_port_is_free_when_it_is_closed():
-    first, second = Endpoint(Metrics(), lambda: 0), Endpoint(Metrics(), lambda: 0)
+    first, second = Endpoint(Metrics(lambda: 0)), Endpoint(Metrics(lambda: 0))
     assert first.listen("127.0.0.1", 0, 1)
     scraped(first)
     first.close()
@@ -185,4 +203,5 @@ def test_the_port_is_free_when_it_is_closed():
 
 def test_a_client_that_says_nothing_does_no_harm(endpoint):
     with socket.create_connection(("127.0.0.1", endpoint.port), 10):
+        assert scraped(endpoint)["amqp1_telemetry_dropped_total",] == 7
         assert endpoint._server.RequestHandlerClass.timeout == 5.0

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Counters and histograms for Prometheus, and the endpoint of a process (extra ``telemetry``).
+
+The endpoint shows only the metrics of the driver, from a registry of its own. It does not disturb
+an application that has its own endpoint.
+"""
+
+import errno
+import logging
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from amqp1_driver.telemetry import events
+from amqp1_driver.telemetry.events import Record
+
+LOG = logging.getLogger(__name__)
+
+#: upper bounds of the buckets, seconds: powers of two from 2^4 to 2^27 us, 16 us to 134 s
+BOUNDS = tuple((1 << n) / 1e6 for n in range(4, 28))
+#: most pairs of operation and error that get a counter of their own; a peer can choose error
+#: conditions, so further ones are counted as "other"
+VALUES_LIMIT = 100
+#: seconds after which the endpoint closes the connection of a silent scraper
+TIMEOUT = 5.0
+
+
+class Metrics:
+    """A consumer that counts records, on the hub's thread; a collector for any thread.
+
+    :param dropped: returns how many events the hub has dropped so far
+    """
+
+    def __init__(self, dropped: Callable[[], int]) -> None:
+        self._dropped = dropped
+        self._metrics: list[Any] = []
+        self._messages = self._counter(
+            "amqp1_messages", "Messages sent, by outcome.", "operation", "outcome"
+        )
+        self._errors = self._counter(
+            "amqp1_message_errors",
+            "Messages that failed, by condition or exception.",
+            "operation",
+            "error",
+        )
+        self._timeouts = self._counter(
+            "amqp1_message_timeouts",
+            "Messages that timed out, by where they stood.",
+            "operation",
+            "stage",
+        )
+        self._bytes = self._counter("amqp1_message_bytes", "Bytes of message bodies.", "operation")
+        self._handover = self._histogram(
+            "amqp1_message_handover_seconds",
+            "From the driver being called until its I/O thread had the message.",
+            "operation",
+        )
+        self._wait = self._histogram(
+            "amqp1_message_wait_seconds",
+            "From the I/O thread having a message until it went out: connection, link, credit.",
+            "operation",
+        )
+        self._acknowledge = self._histogram(
+            "amqp1_message_acknowledge_seconds",
+            "From a message going out to its outcome.",
+            "operation",
+        )
+        self._reply = self._histogram(
+            "amqp1_message_reply_seconds", "From a call going out to its reply.", "operation"
+        )
+        self._total = self._histogram(
+            "amqp1_message_seconds", "Messages as their senders saw them.", "operation"
+        )
+        self._stalls = self._counter("amqp1_credit_stalls", "Times that credit ran out.", "side")
+        self._stalled = self._histogram(
+            "amqp1_credit_stall_seconds", "How long there was no credit.", "side"
+        )
+        self._changes = self._counter(
+            "amqp1_connection_changes", "Changes of the state of a connection.", "state"
+        )
+        self._link_changes = self._counter(
+            "amqp1_link_changes", "Changes of the state of a link.", "state"
+        )
+        self._known_errors: set[tuple[str, str]] = set()
+        #: state of each connection, by container-id
+        self._states: dict[str, str] = {}
+
+    def _counter(self, name: str, text: str, *labels: str) -> Callable[..., Any]:
+        """Add a counter; return the function that finds it by the values of its labels."""
+        metric = Counter(name, text, labels, registry=None)
+        self._metrics.append(metric)
+        return cache(metric.labels)
+
+    def _histogram(self, name: str, text: str, label: str) -> Callable[..., Any]:
+        """Add a histogram of seconds; return the function that finds it by its label's value."""
+        metric = Histogram(name, text, (label,), registry=None, buckets=BOUNDS)
+        self._metrics.append(metric)
+        return cache(metric.labels)
+
+    def take(self, records: Sequence[Record]) -> None:
+        for record in records:
+            state = record.state or ""
+            if record.operation is not None:
+                self._message(record, record.operation)
+            elif record.kind == events.STALL:
+                self._stalls(_side(record)).inc()
+            elif record.kind == events.RESUME:
+                self._stalled(_side(record)).observe((record.total_us or 0) / 1e6)
+            elif record.kind == events.LINK:
+                self._link_changes(state).inc()
+            else:
+                self._changes(state).inc()
+                if state == "closed":
+                    self._states.pop(record.container, None)
+                else:
+                    self._states[record.container] = state
+
+    def _message(self, record: Record, operation: str) -> None:
+        self._messages(operation, record.outcome or "").inc()
+        self._bytes(operation).inc(record.size or 0)
+        if record.error is not None:
+            pair = (operation, record.error)
+            if pair not in self._known_errors and len(self._known_errors) >= VALUES_LIMIT:
+                pair = (operation, "other")
+            self._known_errors.add(pair)
+            self._errors(*pair).inc()
+        if record.outcome == events.TIMEOUT:
+            self._timeouts(operation, record.stage or "").inc()
+        for histogram, us in (
+            (self._handover, record.handover_us),
+            (self._wait, record.wait_us),
+            (self._acknowledge, record.ack_us),
+            (self._reply, record.reply_us),
+            (self._total, record.total_us),
+        ):
+            if us is not None:
+                histogram(operation).observe(us / 1e6)
+
+    def tick(self) -> None:
+        """Do nothing: no work is due by time."""
+
+    def close(self, timeout: float) -> None:
+        """Do nothing: there is nothing to finish."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all metrics with their present values, as ``prometheus_client`` asks for them."""
+        for metric in self._metrics:
+            for family in metric.collect():
+                # The library adds the time at which it made each of them, unless the whole process
+                # does without.
+                family.samples = [
+                    sample for sample in family.samples if not sample.name.endswith("_created")
+                ]
+                yield family
+        connections = GaugeMetricFamily(
+            "amqp1_connections", "Connections by state.", labels=("state",)
+        )
+        # list() copies in one step, while the hub's thread may change the dict
+        for state, number in Count(list(self._states.values())).items():
+            connections.add_metric((state,), number)
+        yield connections
+        yield CounterMetricFamily(
+            "amqp1_telemetry_dropped",
+            "Events dropped because too many waited.",
+            value=self._dropped(),
+        )
+
+
+def _side(record: Record) -> str:
+    return "sender" if record.stage == events.CREDIT else "subscription"
+
+
+class _Handler(WSGIRequestHandler):
+    """The connection of a scraper, which ends when the scraper is silent for TIMEOUT seconds."""
+
+    timeout = TIMEOUT
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError as error:
+            LOG.debug("Prometheus endpoint: a request of %s failed: %s", self.client_address, error)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        LOG.debug("Prometheus endpoint: " + format, *args)
+
+
+class Endpoint:
+    """An HTTP server of ``prometheus_client`` at one port, on threads of its own."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(metrics)
+        self._server: Any = None
+        #: port that the endpoint listens at; 0: none
+        self.port = 0
+
+    def listen(self, host: str, port: int, ports: int) -> bool:
+        """Listen at the first free port of ``ports`` ports, starting with ``port``.
+
+        :returns: whether the endpoint listens; if not, the log says why
+        """
+        for number in range(port, min(port + ports, 65536)):
+            try:
+                self._server, thread = start_http_server(number, host, self._registry)
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    LOG.error("No Prometheus endpoint at %s:%d: %s", host, number, error)
+                    return False
+        else:
+            LOG.error(
+                "No Prometheus endpoint: ports %d to %d at %s are in use",
+                port,
+                port + ports - 1,
+                host,
+            )
+            return False
+        thread.name = "amqp1-prometheus"
+        # the library's own handler waits for ever
+        self._server.RequestHandlerClass = _Handler
+        self.port = self._server.server_port
+        LOG.info("Prometheus endpoint at %s:%d", host, self.port)
+        return True
+
+    def close(self) -> None:
+        """Close the port and end the thread."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    def abandon(self) -> None:
+        """Close the inherited socket in the child of a fork; the port stays the parent's."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.socket.close()
