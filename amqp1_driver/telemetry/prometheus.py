@@ -8,6 +8,7 @@ an application that has its own endpoint.
 
 import errno
 import logging
+import os
 from collections import Counter as Count
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -240,4 +241,8 @@ class Endpoint:
         """Close the inherited socket in the child of a fork; the port stays the parent's."""
         server, self._server = self._server, None
         if server is not None:
-            server.socket.close()
+            # The number of the descriptor stays in use, because a green thread survives the fork
+            # and polls it; nobody ever writes to what it stands for now.
+            silent = os.eventfd(0)
+            os.dup2(silent, server.socket.detach(), inheritable=False)
+            os.close(silent)

@@ -256,6 +256,36 @@ def test_in_a_process_patched_by_eventlet(bus, folder):
     assert (sends.count("call"), sends.count("cast"), sends.count("notification")) == (202, 1, 1)
 
 
+def test_the_child_of_a_green_process_has_an_endpoint_of_its_own():
+    code = (
+        "import eventlet; eventlet.monkey_patch()\n"
+        "import os, sys, urllib.request\n"
+        "from amqp1_driver.telemetry import shared\n"
+        "from amqp1_driver.telemetry.config import Config\n"
+        "def scraped(port):\n"
+        "    return urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics', timeout=10).status\n"
+        "first = int(sys.argv[1])\n"
+        "parent = shared.acquire(Config(port=first))\n"
+        "scraped(first)\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    child = shared.acquire(Config(port=first))\n"
+        "    status = scraped(first + 1)\n"
+        "    child.release()\n"
+        "    os._exit(0 if status == 200 else 1)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+        "assert scraped(first) == 200\n"
+        "parent.release()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(free_ports())],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 # -- options --------------------------------------------------------------------------------
 
 
