@@ -20,7 +20,7 @@ from amqp1_driver.cli.reach import nobody_at
 from amqp1_driver.cli.table import Table
 from amqp1_driver.masking import given
 
-SERVERS = 3
+ALL_WELL = "every step did what it should"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -71,34 +71,34 @@ def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
     if not sys.warnoptions:
         # oslo's modules warn about eventlet at import; this command does not use eventlet
         warnings.simplefilter("ignore")
-    from amqp1_driver.cli.demo_stage import Stage
     from amqp1_driver.cli.demo_steps import Failed, Play
     from amqp1_driver.cli.demo_worker import set_up_logging
 
     if verbose:
-        set_up_logging(True)
+        set_up_logging()
     else:
         logging.getLogger().addHandler(logging.NullHandler())  # the table shows the errors
-    failed: list[str] = []
     nobody = nobody_at(url) if url is not None else None
     if nobody is not None:
         table.text(nobody, False)
         return 1
+    failed: list[str] = []
     table.head()
-    with Stage(mode, url, SERVERS, verbose) as stage, contextlib.closing(Play(stage)) as steps:
+    with contextlib.closing(Play(mode, url, verbose)) as steps:
         for name, step in steps.steps():
+            since = time.monotonic()
             try:
-                outcome = step()
-            except Failed as error:
+                shown = step()
+            except Exception as error:
+                text = (
+                    str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+                )
+                table.row(name, False, time.monotonic() - since, text.splitlines())
                 failed.append(name)
-                table.row(name, False, error.seconds, str(error).splitlines())
                 if name == "start":
                     break
-                continue
-            table.row(name, outcome.ok, outcome.seconds, outcome.details)
-    seconds = time.monotonic() - began
-    if failed:
-        table.text(f"did not do what they should: {', '.join(failed)} ({seconds:.1f} s)", False)
-        return 1
-    table.text(f"every step did what it should ({seconds:.1f} s)", True)
-    return 0
+            else:
+                table.row(name, shown.ok, shown.seconds, shown.details)
+    verdict = f"did not do what they should: {', '.join(failed)}" if failed else ALL_WELL
+    table.text(f"{verdict} ({time.monotonic() - began:.1f} s)", not failed)
+    return 1 if failed else 0

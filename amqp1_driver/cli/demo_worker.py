@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import sys
 import threading
+import traceback
 from typing import Any
 
 import oslo_messaging
@@ -34,16 +33,15 @@ def configuration() -> Any:
     return conf
 
 
-def set_up_logging(verbose: bool) -> None:
-    """Write the log to standard error: from INFO on if ``verbose``, otherwise from WARNING on."""
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="[%(process)d] %(levelname)s %(message)s")
+def set_up_logging() -> None:
+    """Write the log to standard error, from INFO on."""
+    logging.basicConfig(level=logging.INFO, format="[%(process)d] %(levelname)s %(message)s")
 
 
-def tell(event: str, **fields: Any) -> None:
+def report(kind: str, **fields: Any) -> None:
     """Send an event to the demonstration. Any thread."""
     with _output:
-        print(json.dumps({"event": event, **fields}), flush=True)
+        print(json.dumps({"kind": kind, "fields": fields}), flush=True)
 
 
 class Endpoint:
@@ -67,16 +65,16 @@ class Endpoint:
 
     def note(self, ctxt: dict[str, Any], number: int) -> None:
         """Report a cast, for which no caller waits."""
-        tell("cast", number=number, server=self._name)
+        report("cast", number=number, server=self._name)
 
     def announce(self, ctxt: dict[str, Any], number: int) -> None:
         """Report a fanout cast, which every server receives."""
-        tell("fanout", number=number, server=self._name)
+        report("fanout", number=number, server=self._name)
 
     def hold(self, ctxt: dict[str, Any], number: int) -> str:
         """Hold a call until ``release``, which is longer than its caller waits."""
         gate = self._gate
-        tell("hold", number=number, server=self._name)
+        report("hold", number=number, server=self._name)
         gate.wait(HOLD_SECONDS)
         return self._name
 
@@ -88,30 +86,36 @@ class Endpoint:
             raise oslo_messaging.ExpectedException from None
 
 
-def main() -> int:
+def serve(name: str, url: str, exchange: str, topic: str, verbose: bool) -> None:
     """Serve until standard input ends."""
-    # ^C reaches the whole group of processes: the demonstration ends this one in order
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    order = json.loads(sys.stdin.readline() or "null")
-    if order is None:
-        return 0
-    set_up_logging(order["verbose"])
-    transport = oslo_messaging.get_rpc_transport(configuration(), url=order["url"])
-    endpoint = Endpoint(order["server"])
-    target = oslo_messaging.Target(
-        exchange=order["exchange"], topic=order["topic"], server=order["server"]
-    )
+    if verbose:
+        set_up_logging()
+    transport = oslo_messaging.get_rpc_transport(configuration(), url=url)
+    endpoint = Endpoint(name)
+    target = oslo_messaging.Target(exchange=exchange, topic=topic, server=name)
     server = oslo_messaging.get_rpc_server(transport, target, [endpoint], executor="threading")
     server.start()
-    tell("ready", server=order["server"], pid=os.getpid())
+    report("ready", server=name)
     for _ in sys.stdin:
         endpoint.release()
     endpoint.release()
     server.stop()
     server.wait()
     transport.cleanup()
-    return 0
+
+
+def main() -> None:
+    """Serve as the first line orders; report the error that prevents it."""
+    order = json.loads(sys.stdin.readline() or "null")
+    if order is None:
+        return
+    try:
+        serve(**order)
+    except Exception as error:
+        text = traceback.format_exception_only(error)[-1].strip()
+        report("failed", server=order["name"], text=text)
+        raise
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.cli import demo, demo_stage, demo_steps
+from amqp1_driver.cli import demo, demo_servers, demo_steps
 from amqp1_driver.cli.main import main
 from amqp1_driver.cli.table import Table
 from amqp1_driver.testing.fixture import BusFixture
@@ -140,29 +140,15 @@ def test_interrupted_it_ends_all_its_processes(number: int) -> None:
     assert not any(runs(pid) for pid in pids)
 
 
-class Nothing:
-    """A stage without processes."""
-
-    def __init__(self, *args: Any) -> None:
-        pass
-
-    def __enter__(self) -> Nothing:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pass
-
-
 def test_a_step_that_fails_is_named_and_the_others_are_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def bad() -> demo_steps.Shown:
-        raise demo_steps.Failed("it did something else", 0.5)
+        raise demo_steps.Failed("it did something else")
 
     def good() -> demo_steps.Shown:
         return demo_steps.Shown(0.001, ["done"])
 
-    monkeypatch.setattr(demo_stage, "Stage", Nothing)
     monkeypatch.setattr(
         demo_steps.Play, "steps", lambda self: [("one", good), ("two", bad), ("three", good)]
     )
@@ -173,24 +159,25 @@ def test_a_step_that_fails_is_named_and_the_others_are_played(
     assert "did not do what they should: two" in out.getvalue().splitlines()[-1]
 
 
-def test_an_unexpected_exception_fails_its_step() -> None:
+def test_an_unexpected_exception_fails_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def step() -> demo_steps.Shown:
         raise KeyError("gone")
 
-    with pytest.raises(demo_steps.Failed, match="KeyError: 'gone'") as failure:
-        demo_steps.Play._guarded(step)()
-    assert failure.value.seconds is not None
+    monkeypatch.setattr(demo_steps.Play, "steps", lambda self: [("one", step)])
+    out = io.StringIO()
+    assert demo.play("router", None, False, Table(out)) == 1
+    assert re.search(r"^FAILED one +\d+\.\d  KeyError: 'gone'$", out.getvalue(), re.MULTILINE)
 
 
 def test_a_wait_ends_when_there_is_nothing_to_wait_for() -> None:
-    inbox = demo_stage.Inbox()
+    inbox = demo_servers.Inbox()
     inbox.put("ready", {"server": "server-1"})
     inbox.put("ended", {"server": "server-2"})
     assert len(inbox.wait("ready", 2, TIMEOUT, unless="ended")) == 1
 
 
 def test_a_wait_looks_at_the_numbers_asked_for_only() -> None:
-    inbox = demo_stage.Inbox()
+    inbox = demo_servers.Inbox()
     for number in (1, 2, 2):
         inbox.put("cast", {"number": number})
     assert [e.fields["number"] for e in inbox.wait("cast", 2, TIMEOUT, {2})] == [2, 2]
