@@ -9,13 +9,16 @@ an application that has its own endpoint.
 import errno
 import logging
 import os
+import socket
+import socketserver
+import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from amqp1_driver.telemetry import events
@@ -192,13 +195,35 @@ class _Handler(WSGIRequestHandler):
         LOG.debug("Prometheus endpoint: " + format, *args)
 
 
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """A server with a thread for each request, which looks up no name of its address.
+
+    Such a lookup may take long, and a service would wait for it when it starts.
+
+    :raises OSError: the address can't be had
+    """
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family, _, _, _, address = found[0]
+        super().__init__(address, _Handler)  # type: ignore[arg-type]
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+        self.setup_environ()
+
+
 class Endpoint:
-    """An HTTP server of ``prometheus_client`` at one port, on threads of its own."""
+    """An HTTP server at one port, on threads of its own, for ``prometheus_client``'s pages."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(metrics)
-        self._server: Any = None
+        registry = CollectorRegistry()
+        registry.register(metrics)
+        self._application = make_wsgi_app(registry)
+        self._server: _Server | None = None
         #: port that the endpoint listens at; 0: none
         self.port = 0
 
@@ -209,7 +234,7 @@ class Endpoint:
         """
         for number in range(port, min(port + ports, 65536)):
             try:
-                self._server, thread = start_http_server(number, host, self._registry)
+                server = _Server(host, number)
                 break
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
@@ -223,10 +248,9 @@ class Endpoint:
                 host,
             )
             return False
-        thread.name = "amqp1-prometheus"
-        # the library's own handler waits for ever
-        self._server.RequestHandlerClass = _Handler
-        self.port = self._server.server_port
+        server.set_app(self._application)
+        threading.Thread(target=server.serve_forever, name="amqp1-prometheus", daemon=True).start()
+        self._server, self.port = server, server.server_port
         LOG.info("Prometheus endpoint at %s:%d", host, self.port)
         return True
 

@@ -192,6 +192,19 @@ def test_an_address_of_ipv6():
         made.close()
 
 
+def test_no_name_of_the_address_is_looked_up(monkeypatch):
+    """A look-up without a name server takes long, and a service would wait for it."""
+
+    def look_up(*args):
+        raise AssertionError(args)
+
+    for function in ("getfqdn", "gethostbyaddr", "getnameinfo"):
+        monkeypatch.setattr(socket, function, look_up)
+    endpoint = Endpoint(Metrics(lambda: 0))
+    assert endpoint.listen("127.0.0.1", 0, 1)
+    endpoint.close()
+
+
 def test_the_port_is_free_when_it_is_closed():
     first, second = Endpoint(Metrics(lambda: 0)), Endpoint(Metrics(lambda: 0))
     assert first.listen("127.0.0.1", 0, 1)
