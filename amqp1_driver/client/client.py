@@ -27,6 +27,8 @@ from amqp1_driver.connection.operation import (
     Completion,
     Kind,
     Operation,
+    Payload,
+    Properties,
     Queue,
     RawMessage,
     Request,
@@ -184,16 +186,13 @@ class Client:
             )
         if self._compresses:
             body, gzip = codec.compress(body, self.settings.compression_threshold)
+        settled = bool(self._pre_settled) and kind.value in self._pre_settled and not mandatory
         op = self._new_request(
-            kind,
+            Payload(kind, f"{self._prefix}-{next(self._ids):x}", body, settled, gzip),
             destination,
-            f"{self._prefix}-{next(self._ids):x}",
-            body,
             Deadline(now + timeout),
             self._retries.get(retry) or self._retry(retry),
             Future(self._loop.iteration.release),
-            gzip=gzip,
-            settled=bool(self._pre_settled) and kind.value in self._pre_settled and not mandatory,
             ttl=kind is Kind.CALL,
             mandatory=mandatory,
         )
@@ -242,15 +241,12 @@ class Client:
         """
         now = time.monotonic()
         op = RawMessage(
+            Payload(Kind.NOTIFY, message_id, body),
             destination,
-            message_id,
-            body,
             Deadline(now + timeout),
             self._retries.get(retry) or self._retry(retry),
             future,
-            content_type=content_type,
-            properties=properties,
-            created_ms=int(time.time() * 1000),
+            Properties(content_type, properties, int(time.time() * 1000)),
         )
         context = self._context
         if context is not None:
@@ -368,19 +364,16 @@ class Client:
         """
         ready: Future[None] = Future()
 
-        def failed(error: BaseException) -> None:
-            ready.set_exception(error)
-            sink.interrupt()
-
         def begin(subscription: Subscription) -> None:
             try:
                 self._connection.subscribe(subscription)
             except Exception as error:
-                failed(
+                ready.set_exception(
                     exceptions.AmqpError(
                         f"internal error: {exceptions.printable(error)}", host=self._hosts
                     )
                 )
+                sink.interrupt()
                 raise  # the guard fails the connection
 
         slot = self._claim(destinations)
@@ -393,8 +386,7 @@ class Client:
             credit,
             batched,
             sink,
-            lambda: ready.set_result(None),
-            failed,
+            ready,
         )
         subscription.room = room
         if slot is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.context import BusContext
-from amqp1_driver.connection.operation import Kind, Reply
+from amqp1_driver.connection.operation import Kind, Payload, Reply
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.deadline import Deadline
@@ -75,16 +75,12 @@ class Replier:
         if self._compresses:
             body, gzip = codec.compress(body, self._settings.compression_threshold)
         op = self.new_reply(
-            Kind.REPLY,
+            Payload(Kind.REPLY, message_id, body, self._settled, gzip),
             address,
             correlation_id,
-            message_id,
-            body,
             Deadline(now + timeout),
             self._retry,
-            gzip=gzip,
-            settled=self._settled,
-            on_end=self._ended,
+            self._ended,
         )
         gate: Future[None] | None = None
         if len(self._under_way) >= self._settings.reply_backlog:
@@ -127,14 +123,11 @@ class Replier:
         body = codec.dump_reply(None, (ValueError, problem, None))
         now = time.monotonic()
         answer = self.new_reply(
-            Kind.REPLY,
+            Payload(Kind.REPLY, op.message_id, body, settled=True),
             op.address,
             op.correlation_id,
-            op.message_id,
-            body,
             op.deadline,
             Retry.of(0),
-            settled=True,
         )
         context = self.context
         if context is not None:
@@ -171,14 +164,11 @@ class Replier:
         if context is None or self._is_dead(address, now):
             return
         op = self.new_reply(
-            Kind.HEARTBEAT,
+            Payload(Kind.HEARTBEAT, message_id, b"", settled=True),
             address,
             correlation_id,
-            message_id,
-            b"",
             Deadline.after(timeout, now),
             Retry.of(0),
-            settled=True,
         )
         op.bind(context, now)
         try:

@@ -10,7 +10,7 @@ for its error message.
 import enum
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Destination
@@ -100,17 +100,30 @@ class Queue:
         self.operations: OrderedDict[int, Operation] = OrderedDict()
 
 
+class Payload(NamedTuple):
+    """The part of a message that does not depend on where it goes.
+
+    :ivar kind: the purpose of the message
+    :ivar message_id: unique; named in errors
+    :ivar body: payload, encoded
+    :ivar settled: send the message settled, so that it has no outcome
+    :ivar gzip: ``body`` is compressed
+    """
+
+    kind: Kind
+    message_id: str
+    body: bytes
+    settled: bool = False
+    gzip: bool = False
+
+
 class Operation:
     """A message with all that the driver needs to send it, several times if necessary.
 
-    :param kind: the purpose of the message
-    :param message_id: unique; named in errors
-    :param body: payload, encoded
+    :param payload: the message
     :param deadline: when the sender gives up
     :param retry: the retries that are left
     :param future: completed exactly once; None: no thread waits
-    :param settled: send the message settled, so that it has no outcome
-    :param gzip: ``body`` is compressed
     """
 
     __slots__ = (
@@ -132,25 +145,12 @@ class Operation:
     )
 
     def __init__(
-        self,
-        kind: Kind,
-        message_id: str,
-        body: bytes,
-        deadline: Deadline,
-        retry: Retry,
-        future: Completion | None,
-        *,
-        settled: bool = False,
-        gzip: bool = False,
+        self, payload: Payload, deadline: Deadline, retry: Retry, future: Completion | None
     ) -> None:
-        self.kind = kind
-        self.message_id = message_id
-        self.body = body
+        self.kind, self.message_id, self.body, self.settled, self.gzip = payload
         self.deadline = deadline
         self.retry = retry
         self.future = future
-        self.settled = settled
-        self.gzip = gzip
         self.stage = Stage.QUEUED
         #: the queue of the outbox in which it waits, or waited last
         self.queue: Queue | None = None
@@ -216,35 +216,16 @@ class Request(Operation):
 
     def __init__(
         self,
-        kind: Kind,
+        payload: Payload,
         destination: Destination,
-        message_id: str,
-        body: bytes,
         deadline: Deadline,
         retry: Retry,
         future: Completion,
         *,
-        settled: bool = False,
-        gzip: bool = False,
         ttl: bool = False,
         mandatory: bool = False,
     ) -> None:
-        # the lines of Operation.__init__() again, because a call of it costs time for each message
-        self.kind = kind
-        self.message_id = message_id
-        self.body = body
-        self.deadline = deadline
-        self.retry = retry
-        self.future = future
-        self.settled = settled
-        self.gzip = gzip
-        self.stage = Stage.QUEUED
-        self.queue = None
-        self.sender = None
-        self.address = None
-        self.data = b""
-        self.generation = -1
-        self.attempts = 0
+        super().__init__(payload, deadline, retry, future)
         self.destination = destination
         self.ttl = ttl
         #: fail at once if there is no receiver
@@ -303,33 +284,35 @@ class Request(Operation):
             self.on_done = None
 
 
-class RawMessage(Request):
-    """A message with a given body, without the envelope of oslo.messaging.
+class Properties(NamedTuple):
+    """The properties of a message with a given body (3.2.4, 3.2.5).
 
-    :param content_type: of the body, or None
-    :param properties: application-properties (3.2.5), or None
-    :param created_ms: creation-time, milliseconds since 1970; None: none
+    :ivar content_type: of the body, or None
+    :ivar application: application-properties, or None
+    :ivar created_ms: creation-time, milliseconds since 1970; None: none
     """
 
-    __slots__ = ("content_type", "created_ms", "properties")
+    content_type: str | None = None
+    application: dict[str, Any] | None = None
+    created_ms: int | None = None
+
+
+class RawMessage(Request):
+    """A message with a given body, without the envelope of oslo.messaging."""
+
+    __slots__ = ("properties",)
 
     def __init__(
         self,
+        payload: Payload,
         destination: Destination,
-        message_id: str,
-        body: bytes,
         deadline: Deadline,
         retry: Retry,
         future: Completion,
-        *,
-        content_type: str | None,
-        properties: dict[str, Any] | None,
-        created_ms: int | None = None,
+        properties: Properties,
     ) -> None:
-        super().__init__(Kind.NOTIFY, destination, message_id, body, deadline, retry, future)
-        self.content_type = content_type
+        super().__init__(payload, destination, deadline, retry, future)
         self.properties = properties
-        self.created_ms = created_ms
 
     def bind(self, context: BusContext, now: float) -> None:
         """Resolve the address and encode the message; see :meth:`Operation.bind`."""
@@ -339,9 +322,9 @@ class RawMessage(Request):
             self.body,
             message_id=self.message_id,
             to=address,
-            content_type=self.content_type,
-            application_properties=self.properties,
-            created_ms=self.created_ms,
+            content_type=self.properties.content_type,
+            application_properties=self.properties.application,
+            created_ms=self.properties.created_ms,
             durable=context.profile.durable and self.kind.value in context.durable,
         )
 
@@ -356,19 +339,14 @@ class Reply(Operation):
 
     def __init__(
         self,
-        kind: Kind,
+        payload: Payload,
         address: str,
         correlation_id: bytes,
-        message_id: str,
-        body: bytes,
         deadline: Deadline,
         retry: Retry,
-        *,
-        settled: bool = False,
-        gzip: bool = False,
         on_end: Callable[["Reply", BaseException | None], None] | None = None,
     ) -> None:
-        super().__init__(kind, message_id, body, deadline, retry, None, settled=settled, gzip=gzip)
+        super().__init__(payload, deadline, retry, None)
         self.address = address
         self.correlation_id = correlation_id
         self.on_end = on_end

@@ -17,6 +17,7 @@ from amqp1_driver.addressing.base import Destination, Entity, Node, Queue, Servi
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.flow_replies import Answered
+from amqp1_driver.connection.operation import Completion
 from amqp1_driver.connection.receiver import Delivery, Receiver, Sink
 from amqp1_driver.interfaces import Timer
 from amqp1_driver.policy.retry import Retry
@@ -37,8 +38,8 @@ class Subscription:
     :param credit: of each link, messages
     :param batched: the application collects messages before it settles them
     :param sink: takes the deliveries
-    :param on_ready: called whenever all links are attached that can be attached at present
-    :param on_error: called with the error when the bus can't provide the subscription
+    :param ready: completed whenever all links are attached that can be attached at present, with an
+        error when the bus can't provide the subscription
     """
 
     def __init__(
@@ -49,8 +50,7 @@ class Subscription:
         credit: int,
         batched: bool,
         sink: Sink,
-        on_ready: Callable[[], object],
-        on_error: Callable[[BaseException], object],
+        ready: Completion,
     ) -> None:
         self.destinations = destinations
         self.pool = pool
@@ -61,8 +61,7 @@ class Subscription:
         self.receivers: list[Receiver] = []
         self.stopping = False
         self.last_error: BaseException | None = None
-        self._on_ready = on_ready
-        self._on_error = on_error
+        self._ready = ready
         self._stalls = self._received = 0
         #: limit that the bus sets to the credit of each link, messages; None: no limit
         self.limit: int | None = None
@@ -234,9 +233,9 @@ class Subscription:
         self._look_for_missing()
 
     def look_if_ready(self) -> None:
-        """Call ``on_ready`` if all links are attached that can be attached at present."""
+        """Complete ``ready`` if all links are attached that can be attached at present."""
         if all(r.attached or r.postponed for r in self.receivers):
-            self._on_ready()
+            self._ready.set_result(None)
 
     def _look_for_missing(self) -> None:
         """Report all missing entities in one error, once the peer has answered for each link."""
@@ -260,7 +259,8 @@ class Subscription:
         """Log and report that the present bus can't provide this subscription."""
         self.last_error = error
         LOG.error("Can't listen on %s: %s", [d.routing_key for d in self.destinations], error)
-        self._on_error(error)
+        self._ready.set_exception(error)
+        self.sink.interrupt()
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -475,7 +475,7 @@ def test_nobody_is_left_waiting_whatever_else_fails_then(path, caplog):
         raise ZeroDivisionError
 
     world.connection._on_ready = fail
-    broken.subscription._on_error = fail
+    broken.set_exception = fail
     error = exceptions.LoopDied()
     world.connection.abort(error)
     assert (op.future.done, listener.errors) == (True, [error])

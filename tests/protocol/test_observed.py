@@ -8,7 +8,7 @@ import pytest
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.client.timings import TimedReply, TimedRequest, message
-from amqp1_driver.connection.operation import Kind
+from amqp1_driver.connection.operation import Kind, Payload
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
@@ -50,14 +50,11 @@ class Observed(World):
         plain = super().request(kind, topic, **more)
         op = TimedRequest(
             self.observer,
-            kind,
+            Payload(kind, plain.message_id, plain.body, plain.settled),
             plain.destination,
-            plain.message_id,
-            plain.body,
             plain.deadline,
             plain.retry,
             plain.future,
-            settled=plain.settled,
             ttl=plain.ttl,
         )
         if self.context is not None:
@@ -76,14 +73,16 @@ class Observed(World):
         op = TimedReply(
             self.observer,
             lambda: "host0:5672",
-            kind,
+            Payload(
+                kind,
+                "their",
+                b"" if kind is Kind.HEARTBEAT else b"answer",
+                settled=kind is Kind.HEARTBEAT,
+            ),
             "caller",
             codec.primitives.encode("their"),
-            "their",
-            b"" if kind is Kind.HEARTBEAT else b"answer",
             Deadline.after(10.0, self.clock()),
             Retry.of(0, Backoff(0.2, 2.0, 10.0)),
-            settled=kind is Kind.HEARTBEAT,
             **more,
         )
         op.bind(self.context, self.clock())
@@ -353,10 +352,8 @@ def test_what_fails_twice_is_told_once(observed):
     op = TimedReply(
         observed.observer,
         lambda: "host0:5672",
-        Kind.REPLY,
+        Payload(Kind.REPLY, "their", b""),
         "caller",
-        b"",
-        "their",
         b"",
         Deadline.after(10.0, observed.clock()),
         Retry.of(0, Backoff(0.2, 2.0, 10.0)),

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.connection.operation import RawMessage
+from amqp1_driver.connection.operation import Kind, Payload, Properties, RawMessage
 from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
@@ -25,8 +25,7 @@ def read(world, *addresses, room, credit=100):
         credit,
         False,
         listener,
-        listener._ready,
-        listener.errors.append,
+        listener,
     )
     listener.subscription.room = room
     world.connection.subscribe(listener.subscription)
@@ -59,14 +58,12 @@ def test_nothing_is_declared_for_a_node():
 
 def test_a_parcel_goes_out_as_it_is(world):
     op = RawMessage(
+        Payload(Kind.NOTIFY, "id-1", b"\x00\xff"),
         Destination(Service.NODE, None, "/queues/q"),
-        "id-1",
-        b"\x00\xff",
         Deadline.after(30.0, world.clock()),
         Retry.of(0),
         Waiter(),
-        content_type="application/octet-stream",
-        properties={"a": "1"},
+        Properties("application/octet-stream", {"a": "1"}),
     )
     world.send(op)
     message = world.peer.transfers[-1].message
@@ -80,14 +77,12 @@ def test_a_parcel_goes_out_as_it_is(world):
 @pytest.mark.parametrize("size", [0, 255, 256, 70000])
 def test_a_parcel_of_any_size(world, size):
     op = RawMessage(
+        Payload(Kind.NOTIFY, "i" * 300, b"x" * size),
         Destination(Service.NODE, None, "q"),
-        "i" * 300,
-        b"x" * size,
         Deadline.after(30.0, world.clock()),
         Retry.of(0),
         Waiter(),
-        content_type=None,
-        properties=None,
+        Properties(),
     )
     world.send(op)
     message = world.peer.transfers[-1].message

@@ -18,7 +18,7 @@ from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import AddressConfig, Destination, Service
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.connection.connection import Connection
-from amqp1_driver.connection.operation import Kind, Reply, Request
+from amqp1_driver.connection.operation import Kind, Payload, Reply, Request
 from amqp1_driver.connection.receiver import Delivery
 from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.engine.connection import Engine
@@ -160,8 +160,16 @@ class Listener:
     def deliver(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
 
-    def _ready(self) -> None:
+    def set_result(self, value: None) -> bool:
         self.ready += 1
+        return self.ready == 1
+
+    def set_exception(self, error: BaseException) -> bool:
+        self.errors.append(error)
+        return True
+
+    def interrupt(self) -> None:
+        """Wake the reader; nobody waits here."""
 
     @property
     def bodies(self) -> list[bytes]:
@@ -353,14 +361,11 @@ class World:
         service = Service.NOTIFY if kind is Kind.NOTIFY else Service.RPC
         now = self.clock()
         op = Request(
-            kind,
+            Payload(kind, f"m{next(self._ids)}", body, settled),
             Destination(service, "ex", topic, server, fanout),
-            f"m{next(self._ids)}",
-            body,
             Deadline.after(timeout, now),
             Retry.of(retry, Backoff(0.2, 2.0, 10.0)),
             Waiter(),
-            settled=settled,
             ttl=kind is Kind.CALL,
         )
         if self.context is not None:
@@ -397,14 +402,11 @@ class World:
         """A reply and the list of errors (or None) that it ends with."""
         ends: list[Any] = []
         op = Reply(
-            kind,
+            Payload(kind, "their-id", body, settled=kind is Kind.HEARTBEAT),
             address,
             codec.primitives.encode("their-id"),
-            "their-id",
-            body,
             Deadline.after(timeout, self.clock()),
             Retry.of(retry, Backoff(0.2, 2.0, 10.0)),
-            settled=kind is Kind.HEARTBEAT,
             on_end=lambda op, error: ends.append(error),
         )
         if self.context is not None:
@@ -444,8 +446,7 @@ class World:
             credit=credit,
             batched=batched,
             sink=listener,
-            on_ready=listener._ready,
-            on_error=listener.errors.append,
+            ready=listener,
         )
         self.connection.subscribe(listener.subscription)
         self.run()

@@ -164,8 +164,14 @@ class Publisher:
                 raise
             LOG.info("Message %s is sent again: %s", op.message_id, error)
             self.resent += 1
+            properties = op.properties
             self._submit(
-                op.destination, op.message_id, op.body, op.content_type, op.properties, until
+                op.destination,
+                op.message_id,
+                op.body,
+                properties.content_type,
+                properties.application,
+                until,
             )
         else:
             self.accepted += 1

@@ -6,7 +6,15 @@ import pytest
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.connection.operation import Kind, Operation, Reply, Request, Stage, expired
+from amqp1_driver.connection.operation import (
+    Kind,
+    Operation,
+    Payload,
+    Reply,
+    Request,
+    Stage,
+    expired,
+)
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.testing import messages
@@ -14,12 +22,10 @@ from tests.protocol.world import Waiter
 from tests.unit.addressing.test_context import context
 
 
-def request(kind=Kind.CALL, future=None, **kw):
+def request(kind=Kind.CALL, future=None, *, gzip=False, settled=False, **kw):
     return Request(
-        kind,
+        Payload(kind, "m1", b"body", settled, gzip),
         Destination(Service.RPC, None, "t"),
-        "m1",
-        b"body",
         Deadline(110.0),
         Retry.of(0),
         future or Waiter(),
@@ -27,13 +33,11 @@ def request(kind=Kind.CALL, future=None, **kw):
     )
 
 
-def reply(kind=Kind.REPLY, **kw):
+def reply(kind=Kind.REPLY, *, gzip=False, **kw):
     return Reply(
-        kind,
+        Payload(kind, "their-id", b"answer", gzip=gzip),
         "caller",
         codec.primitives.encode("their-id"),
-        "their-id",
-        b"answer",
         Deadline(110.0),
         Retry.of(1),
         **kw,
@@ -41,7 +45,7 @@ def reply(kind=Kind.REPLY, **kw):
 
 
 def test_an_operation_as_such_can_not_be_encoded():
-    op = Operation(Kind.CAST, "m", b"", Deadline(1.0), Retry.of(0), None)
+    op = Operation(Payload(Kind.CAST, "m", b""), Deadline(1.0), Retry.of(0), None)
     with pytest.raises(NotImplementedError):
         op.bind(context(), 0.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Service
-from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Request
+from amqp1_driver.connection.operation import Kind, Operation, Payload, Place, Queue, Request
 from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
@@ -17,10 +17,8 @@ NOW = 100.0
 
 def message(name="m", deadline=110.0, retry=0, **kw):
     return Request(
-        Kind.CAST,
+        Payload(Kind.CAST, name, b"body"),
         Destination(Service.RPC, None, "t"),
-        name,
-        b"body",
         Deadline(deadline),
         Retry.of(retry),
         Waiter(),
