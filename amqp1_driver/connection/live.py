@@ -27,19 +27,19 @@ from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.provisioning.artemis import AttachProvisioner
 from amqp1_driver.provisioning.base import Provisioner
-from amqp1_driver.provisioning.brokerj import QpidProvisioner
+from amqp1_driver.provisioning.brokerj import BrokerjManagement
 from amqp1_driver.provisioning.cbs import TokenProvisioner
-from amqp1_driver.provisioning.rabbitmq import RabbitmqProvisioner
-from amqp1_driver.provisioning.requests import Requests
+from amqp1_driver.provisioning.management import Management, ManagementProvisioner
+from amqp1_driver.provisioning.rabbitmq import RabbitmqManagement
+from amqp1_driver.provisioning.requests import RequestNode, Requests
 from amqp1_driver.provisioning.session_lock import SessionLock, management_address
 
 LOG = exceptions.logger(__name__)
 
 
-_PROVISIONERS = {
-    DeclareBy.RABBITMQ: RabbitmqProvisioner,
-    DeclareBy.QPID: QpidProvisioner,
-    DeclareBy.ATTACHING: AttachProvisioner,
+_MANAGEMENTS: dict[DeclareBy, Management] = {
+    DeclareBy.RABBITMQ: RabbitmqManagement(),
+    DeclareBy.QPID: BrokerjManagement(),
 }
 
 
@@ -142,9 +142,12 @@ class LiveConnection:
 
     def _make_provisioner(self) -> Provisioner | None:
         owner, timeout = self._owner, self._owner.settings.connect_timeout
+        if self.profile.provision and self.profile.declares is DeclareBy.ATTACHING:
+            return AttachProvisioner(owner.port, self._host, timeout)
         if self.profile.provision:
-            return _PROVISIONERS[self.profile.declares](
-                owner.port, self._host, timeout, owner.give_up, self._blocked
+            bus = _MANAGEMENTS[self.profile.declares]
+            return ManagementProvisioner(
+                bus, owner.port, self._host, timeout, owner.give_up, self._blocked
             )
         source = owner.token_source() if self.profile.needs_tokens else None
         if source is None:
@@ -158,18 +161,22 @@ class LiveConnection:
         if self._node is None or self._session is None:
             return None
         owner = self._owner
-        requests = Requests(
+        return SessionLock(
             owner.port,
             self._host,
-            management_address(self._node.address),
-            self._engine,
-            lambda: self._sessions.shared("replies"),
-            owner.settings.connect_timeout,
+            self._node.address,
+            self._session,
+            partial(self._connect, management_address(self._node.address)),
             owner.link_retry,
         )
-        return SessionLock(
-            owner.port, self._host, self._node.address, self._session, requests, owner.link_retry
-        )
+
+    def _connect(self, address: str) -> Requests:
+        """Open the links for requests to a node."""
+        owner = self._owner
+        timeout = owner.settings.connect_timeout
+        requests = Requests(owner.port, self._host, RequestNode(address), timeout, owner.link_retry)
+        requests.attach(self._engine, lambda: self._sessions.shared("replies"))
+        return requests
 
     def attach_replies(self) -> None:
         """Attach the reply link, whose address the driver needs before it can encode a call."""

@@ -8,15 +8,16 @@ confirmed it.  Lives on the I/O thread.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
-from amqp1_driver.addressing.base import Declaration, Queue
+from amqp1_driver.addressing.base import Declaration, Node, Queue
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.link import EngineSender
 from amqp1_driver.engine.session import EngineSession
-from amqp1_driver.interfaces import Timer
+from amqp1_driver.interfaces import Scheduler, Timer
 from amqp1_driver.policy.outcome import Disposition
-from amqp1_driver.provisioning.management import ManagementProvisioner
+from amqp1_driver.provisioning.declaring import DeclaringProvisioner
 
 _CAPABILITY = "topic"
 
@@ -49,18 +50,28 @@ class _Attempt:
         """Ignore outcomes: the link sends nothing."""
 
 
-class AttachProvisioner(ManagementProvisioner):
-    """The provisioner for ActiveMQ Artemis; see the module, and :class:`ManagementProvisioner`."""
+class AttachProvisioner(DeclaringProvisioner):
+    """The provisioner for ActiveMQ Artemis; see the module, and :class:`DeclaringProvisioner`."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    #: always False, see :attr:`Provisioner.blocked`: the bus takes attaches at any time
+    blocked = False
+
+    def __init__(self, scheduler: Scheduler, host: str, timeout: float) -> None:
+        super().__init__(scheduler, host, timeout)
         self._engine: Engine | None = None
         self._session: EngineSession | None = None
         self._attempts: set[_Attempt] = set()
+        self._numbers = count(1)
 
     def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
         self._engine, self._session = engine, session()
         self._flush()
+
+    def delete_unused(
+        self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
+    ) -> None:
+        """Delete nothing, and call ``done`` at once: the bus deletes its queues itself."""
+        done(True)
 
     def connection_lost(self, cause: BaseException) -> None:
         for attempt in self._attempts:
@@ -90,7 +101,6 @@ class AttachProvisioner(ManagementProvisioner):
         while self._queue and engine is not None and session is not None:
             declaration = self._queue.popleft()
             assert isinstance(declaration, Queue)
-            self._ids += 1
             attempt = _Attempt(self, declaration)
             attempt.timer = self._scheduler.call_later(
                 self._timeout, partial(self.ended, attempt, f"no answer within {self._timeout:g} s")
@@ -98,7 +108,7 @@ class AttachProvisioner(ManagementProvisioner):
             self._attempts.add(attempt)
             attempt.link = engine.sender(
                 session,
-                f"declare.{self._ids}.{declaration.name}",
+                f"declare.{next(self._numbers)}.{declaration.name}",
                 declaration.name,
                 attempt,
                 kind=_CAPABILITY,

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The provisioner for Apache Qpid Broker-J: declares queues and bindings, deletes unused queues.
+"""The management of Apache Qpid Broker-J: declares queues and bindings, deletes queues; pure.
 
 Each virtual host has a node ``$management``.  A request names its operation in the application
 properties, and carries attributes in a map.  A response carries a status code like HTTP's.
 Broker-J sends it over the link whose target is the request's reply-to, as RabbitMQ does.
-Lives on the I/O thread.
 """
 
+from functools import partial
 from typing import Any
 
 from amqp1_driver import codec
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
-from amqp1_driver.provisioning.cleanup import LeavingProvisioner, Usage
-from amqp1_driver.provisioning.management import REPLY_TO
+from amqp1_driver.provisioning.cleanup import Deletion, Usage
+from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
 
 _EXISTS = 409
 _STATISTICS = '["queueDepthMessages","consumerCount"]'
@@ -45,36 +45,28 @@ def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | 
     }, None
 
 
-def _about(queue: Queue) -> dict[str, Any]:
-    return {"type": "org.apache.qpid.Queue", "index": "object-path", "key": queue.name}
+def _encode(properties: dict[str, Any], body: Any = None) -> Encode:
+    return partial(codec.encode_message, body, application_properties=properties)
 
 
-def _message(properties: dict[str, Any], body: Any, message_id: str) -> bytes:
-    return codec.encode_message(
-        body, message_id=message_id, reply_to=REPLY_TO, application_properties=properties
-    )
+def _about(queue: Queue, **properties: str) -> Encode:
+    named = {"type": "org.apache.qpid.Queue", "index": "object-path", "key": queue.name}
+    return _encode(named | properties)
 
 
-class QpidProvisioner(LeavingProvisioner):
-    """The provisioner for Broker-J; see the module, and :class:`LeavingProvisioner`."""
+def _refusal(response: Response) -> str | None:
+    if response.good or response.status == _EXISTS:
+        return None
+    return f"{response.status}: {response.description}"
 
-    address = "$management"
-    paired = False
 
-    def _encoded(self, declaration: Declaration, message_id: str) -> bytes:
-        return _message(*request(declaration), message_id)
+class BrokerjDeletion:
+    """The requests that delete queues of Broker-J; see :class:`Deletion`."""
 
-    def _inquiry(self, queue: Queue, message_id: str) -> bytes:
-        return _message(
-            {**_about(queue), "operation": "getStatistics", "statistics": _STATISTICS},
-            None,
-            message_id,
-        )
+    def inquiry(self, queue: Queue) -> Encode:
+        return _about(queue, operation="getStatistics", statistics=_STATISTICS)
 
-    def _removal(self, queue: Queue, message_id: str) -> bytes:
-        return _message({**_about(queue), "operation": "DELETE"}, None, message_id)
-
-    def _usage(self, response: codec.Message) -> Usage | None:
+    def usage(self, response: Response) -> Usage | None:
         found = response.body
         if not isinstance(found, dict):
             return None
@@ -83,16 +75,29 @@ class QpidProvisioner(LeavingProvisioner):
             return None
         return Usage(messages, readers)
 
-    def _removed(self, response: codec.Message) -> bool:
-        return self._refusal(response) is None
+    def removal(self, queue: Queue) -> Encode:
+        return _about(queue, operation="DELETE")
 
-    def _refusal(self, response: codec.Message) -> str | None:
-        properties = response.application_properties
-        code = properties.get("statusCode")
-        if code == _EXISTS or (isinstance(code, int) and 200 <= code < 300):
-            return None
-        return f"{code}: {properties.get('statusDescription')}"
+    def removed(self, response: Response) -> bool:
+        return _refusal(response) is None
 
-    def _describe(self, declaration: Declaration) -> tuple[str, str]:
+
+class BrokerjManagement:
+    """The management of Broker-J; see the module, and :class:`Management`."""
+
+    node = RequestNode("$management", pair=True)
+    deletion: Deletion | None = BrokerjDeletion()
+
+    def request(self, declaration: Declaration) -> Encode:
+        return _encode(*request(declaration))
+
+    def describe(self, declaration: Declaration) -> tuple[str, str]:
         properties, body = request(declaration)
         return str((body or {}).get("name") or properties["key"]), properties["operation"]
+
+    def refusal(self, response: Response, host: str) -> str | None:
+        return _refusal(response)
+
+    def lifetime(self, declaration: Declaration) -> float | None:
+        """Return None: Broker-J deletes no queue because it was not used for a time."""
+        return None

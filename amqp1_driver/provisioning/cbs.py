@@ -23,7 +23,7 @@ from amqp1_driver.policy import tokens
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.policy.tokens import Token
 from amqp1_driver.provisioning.base import Done, missing_entities_error
-from amqp1_driver.provisioning.requests import Requests, Response
+from amqp1_driver.provisioning.requests import RequestNode, Requests, Response
 
 LOG = exceptions.logger(__name__)
 
@@ -135,17 +135,13 @@ class TokenProvisioner:
         self._whole = whole
         self._source = source
         self._retry = retry
-        self._timeout = timeout
-        self._requests: Requests | None = None
+        self._requests = Requests(scheduler, host, RequestNode(ADDRESS), timeout, retry)
         self._claims: dict[str, Claim] = {}
         self._waiters: dict[Claim, list[_Waiter]] = {}
         self._lost_cause: BaseException | None = None
 
     def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
-        self._requests = Requests(
-            self._scheduler, self._host, ADDRESS, engine, session, self._timeout, self._retry
-        )
-        self._requests.attach()
+        self._requests.attach(engine, session)
 
     # -- the interface Provisioner --------------------------------------------------
 
@@ -199,8 +195,7 @@ class TokenProvisioner:
         self._lost_cause = cause
         for claim in self._claims.values():
             self._stop(claim)
-        if self._requests is not None:
-            self._requests.lost(cause)
+        self._requests.lost(cause)
         waiters, self._waiters = self._waiters, {}
         for waiter in [waiter for some in waiters.values() for waiter in some]:
             waiter.finish(cause)
@@ -235,7 +230,7 @@ class TokenProvisioner:
     def _fetched(self, claim: Claim, token: Token | Exception) -> None:
         if self._lost_cause is not None:
             return
-        if isinstance(token, Exception) or self._requests is None:
+        if isinstance(token, Exception):
             self._refused(claim, self._error(claim, f"no token can be had: {token}"))
             return
         properties = {
@@ -244,7 +239,10 @@ class TokenProvisioner:
             "name": claim.resource,
             "expiration": codec.Timestamp(round(token.expires * 1000)),
         }
-        self._requests.ask(properties, token.text, partial(self._answered, claim, token))
+        encode = partial(
+            codec.encode_message, token.text, to=ADDRESS, application_properties=properties
+        )
+        self._requests.ask(encode, partial(self._answered, claim, token))
 
     def _answered(
         self, claim: Claim, token: Token, answer: "Response | exceptions.AmqpError"

@@ -8,16 +8,14 @@ Its own link still has credit meanwhile: the bus hands a message that arrives be
 the deletion to that link, so the message is not lost.  Lives on the I/O thread.
 """
 
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-from amqp1_driver import codec, exceptions
-from amqp1_driver.addressing.base import Node, Queue
-from amqp1_driver.interfaces import Timer
-from amqp1_driver.provisioning.management import ManagementProvisioner
+from amqp1_driver import exceptions
+from amqp1_driver.addressing.base import Declaration, Queue
+from amqp1_driver.interfaces import Scheduler, Timer
+from amqp1_driver.provisioning.requests import Encode, Requests, Response
 
 LOG = exceptions.logger(__name__)
 
@@ -27,8 +25,6 @@ DELETE_TIMEOUT_SECONDS = 1.5
 #: just been detached
 RECHECK_SECONDS = 0.1
 
-Answer = Callable[[codec.Message | None], None]
-
 
 class Usage(NamedTuple):
     """The numbers of messages and readers that management reports for a queue."""
@@ -37,18 +33,51 @@ class Usage(NamedTuple):
     readers: int
 
 
-class LeavingProvisioner(ManagementProvisioner, ABC):
-    """A provisioner that can delete queues; see the module, and :class:`ManagementProvisioner`."""
+class Deletion(Protocol):
+    """The requests and responses by which the management of a bus deletes queues."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._asking: dict[str, Answer] = {}
-        self._questions: deque[tuple[Callable[[str], bytes], Answer]] = deque()
+    def inquiry(self, queue: Queue) -> Encode:
+        """Return the request for a queue's usage."""
+        ...
+
+    def usage(self, response: Response) -> Usage | None:
+        """Return the usage that the response to an inquiry reports; None if it reports none."""
+        ...
+
+    def removal(self, queue: Queue) -> Encode:
+        """Return the request that deletes a queue."""
+        ...
+
+    def removed(self, response: Response) -> bool:
+        """Return whether the response to a removal confirms it."""
+        ...
+
+
+class Cleanup:
+    """The deletion of queues on one physical connection; see the module.
+
+    :param deletion: the requests and responses of the bus
+    :param on_deleted: called with each queue that was deleted
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        host: str,
+        requests: Requests,
+        deletion: Deletion,
+        on_deleted: Callable[[Queue], None],
+    ) -> None:
+        self.scheduler = scheduler
+        self._host = host
+        self._requests = requests
+        self._bus = deletion
+        self._on_deleted = on_deleted
 
     def delete_unused(
-        self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
+        self, declared: Iterable[Declaration], readers: int, done: Callable[[bool], object]
     ) -> None:
-        """Delete the nodes' temporary queues that are empty and have at most ``readers`` readers.
+        """Delete the temporary queues that are empty and have at most ``readers`` readers.
 
         An exclusive queue needs no check, and is deleted only when ``readers`` is 0.
 
@@ -57,12 +86,8 @@ class LeavingProvisioner(ManagementProvisioner, ABC):
         """
         queues = dict.fromkeys(
             d
-            for node in nodes
-            for d in node.declare
-            if isinstance(d, Queue)
-            and d.temporary
-            and d in self._known
-            and not (d.exclusive and readers)
+            for d in declared
+            if isinstance(d, Queue) and d.temporary and not (d.exclusive and readers)
         )
         _Leaving(self, tuple(queues), readers, done).begin()
 
@@ -71,87 +96,38 @@ class LeavingProvisioner(ManagementProvisioner, ABC):
 
         :param answer: called with the usage, or with None if the bus does not report it
         """
-        self._ask(
-            partial(self._inquiry, queue),
-            lambda response: answer(None if response is None else self._usage(response)),
+        self._requests.ask(
+            self._bus.inquiry(queue),
+            lambda found: answer(self._bus.usage(found) if isinstance(found, Response) else None),
         )
 
     def delete(self, queue: Queue, answer: Callable[[], None]) -> None:
         """Delete a queue if possible, then call ``answer``, also after a failure."""
-        self._ask(partial(self._removal, queue), partial(self._deleted, queue, answer))
+        self._requests.ask(self._bus.removal(queue), partial(self._removed, queue, answer))
 
-    def later(self, delay: float, fn: Callable[[], None]) -> Timer:
-        return self._scheduler.call_later(delay, fn)
-
-    def connection_lost(self, cause: BaseException) -> None:
-        answers = [*self._asking.values(), *(answer for _, answer in self._questions)]
-        self._asking.clear()
-        self._questions.clear()
-        for answer in answers:
-            answer(None)
-        super().connection_lost(cause)
-
-    # -- requests and responses of this bus --------------------------------------
-
-    @abstractmethod
-    def _inquiry(self, queue: Queue, message_id: str) -> bytes:
-        """Return the encoded request for a queue's usage."""
-
-    @abstractmethod
-    def _removal(self, queue: Queue, message_id: str) -> bytes:
-        """Return the encoded request that deletes a queue."""
-
-    @abstractmethod
-    def _usage(self, response: codec.Message) -> Usage | None:
-        """Return the usage that the response to an inquiry reports; None if it reports none."""
-
-    @abstractmethod
-    def _removed(self, response: codec.Message) -> bool:
-        """Return whether the response to a removal confirms it."""
-
-    # -- inner -------------------------------------------------------------------
-
-    def _ask(self, request: Callable[[str], bytes], answer: Answer) -> None:
-        self._questions.append((request, answer))
-        self._flush()
-
-    def _flush(self) -> None:
-        super()._flush()
-        sender, questions = self._sender, self._questions
-        while questions and sender is not None and sender.active and sender.may_send:
-            request, answer = questions.popleft()
-            self._ids += 1
-            message_id = f"ask-{self._ids}"
-            self._asking[message_id] = answer
-            data = request(message_id)
-            sender.transfer(data, len(data), True)
-
-    def _deleted(
-        self, queue: Queue, answer: Callable[[], None], response: codec.Message | None
+    def _removed(
+        self,
+        queue: Queue,
+        answer: Callable[[], None],
+        found: "Response | exceptions.AmqpError",
     ) -> None:
-        if response is not None and self._removed(response):
+        if isinstance(found, Response) and self._bus.removed(found):
             LOG.debug("Queue %s on %s is deleted: nobody needs it", queue.name, self._host)
-            self._unknown((queue,))
+            self._on_deleted(queue)
         answer()
-
-    def _other_response(self, response: codec.Message) -> None:
-        answer = self._asking.pop(str(response.correlation_id), None)
-        if answer is not None:
-            answer(response)
-        self._flush()
 
 
 class _Leaving:
-    """One call of :meth:`LeavingProvisioner.delete_unused`."""
+    """One call of :meth:`Cleanup.delete_unused`."""
 
     def __init__(
         self,
-        provisioner: LeavingProvisioner,
+        cleanup: Cleanup,
         queues: tuple[Queue, ...],
         readers: int,
         done: Callable[[bool], object],
     ) -> None:
-        self._provisioner = provisioner
+        self._cleanup = cleanup
         self._open = dict.fromkeys(queues)
         self._readers = readers
         self._done: Callable[[bool], object] | None = done
@@ -161,7 +137,9 @@ class _Leaving:
         if not self._open:
             self._end(True)
             return
-        self._timer = self._provisioner.later(DELETE_TIMEOUT_SECONDS, lambda: self._end(False))
+        self._timer = self._cleanup.scheduler.call_later(
+            DELETE_TIMEOUT_SECONDS, lambda: self._end(False)
+        )
         for queue in list(self._open):
             if queue.exclusive:
                 self._delete(queue)
@@ -169,7 +147,7 @@ class _Leaving:
                 self._look(queue, again=not self._readers)
 
     def _look(self, queue: Queue, again: bool) -> None:
-        self._provisioner.query_usage(queue, partial(self._seen, queue, again))
+        self._cleanup.query_usage(queue, partial(self._seen, queue, again))
 
     def _seen(self, queue: Queue, again: bool, usage: Usage | None) -> None:
         if self._done is None:
@@ -179,12 +157,14 @@ class _Leaving:
         elif usage.readers <= self._readers:
             self._delete(queue)
         elif again:
-            self._provisioner.later(RECHECK_SECONDS, lambda: self._look(queue, again=False))
+            self._cleanup.scheduler.call_later(
+                RECHECK_SECONDS, lambda: self._look(queue, again=False)
+            )
         else:
             self._finished(queue)
 
     def _delete(self, queue: Queue) -> None:
-        self._provisioner.delete(queue, lambda: self._finished(queue))
+        self._cleanup.delete(queue, lambda: self._finished(queue))
 
     def _finished(self, queue: Queue) -> None:
         self._open.pop(queue, None)

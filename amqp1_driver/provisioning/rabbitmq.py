@@ -1,74 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The provisioner for RabbitMQ: declares queues and bindings, and deletes none.
+"""RabbitMQ's management over AMQP 1.0: it declares queues, exchanges and bindings; pure.
+
+Two links of one name form a pair with the address ``/management``.  In a request the subject is the
+method and ``to`` the path; in a response the subject is the status.
 
 If a queue exists with other arguments, the driver uses the queue as it is.  The alternative is
 worse: a listener that reads nothing, because an option differs between two processes.
 
 RabbitMQ deletes an unused queue when it expires.  A sender that declared the queue at the beginning
-of a long connection would not notice.  Therefore the provisioner forgets a declaration after half
-of the expiry time, and the next message declares the queue again.  Lives on the I/O thread.
+of a long connection would not notice.  Therefore a declaration is known for half of the expiry
+time, and the next message declares the queue again.
 """
 
-from typing import Any
+from functools import partial
+from urllib.parse import quote
 
 from amqp1_driver import codec, exceptions
-from amqp1_driver.addressing.base import Declaration, Queue
-from amqp1_driver.interfaces import Timer
-from amqp1_driver.provisioning.management import ManagementProvisioner
+from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Queue
+from amqp1_driver.provisioning.cleanup import Deletion
+from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
 
 LOG = exceptions.logger(__name__)
 
 _OTHER_ARGUMENTS = "inequivalent arg"
 
 
-class RabbitmqProvisioner(ManagementProvisioner):
-    """The provisioner for RabbitMQ; see the module, and :class:`ManagementProvisioner`."""
+def request(declaration: Declaration) -> tuple[str, str, object]:
+    """Return method, path and body of the request for a declaration."""
+    if isinstance(declaration, Queue):
+        return (
+            "PUT",
+            f"/queues/{quote(declaration.name, safe='')}",
+            {
+                "durable": declaration.durable,
+                "exclusive": declaration.exclusive,
+                "auto_delete": declaration.auto_delete,
+                "arguments": dict(declaration.arguments),
+            },
+        )
+    if isinstance(declaration, Exchange):
+        return (
+            "PUT",
+            f"/exchanges/{quote(declaration.name, safe='')}",
+            {
+                "type": declaration.type,
+                "durable": declaration.durable,
+                "auto_delete": declaration.auto_delete,
+                "internal": False,
+                "arguments": {},
+            },
+        )
+    assert isinstance(declaration, Binding)
+    return (
+        "POST",
+        "/bindings",
+        {
+            "source": declaration.exchange,
+            "destination_queue": declaration.queue,
+            "binding_key": declaration.key,
+            "arguments": {},
+        },
+    )
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        #: timers of declared queues that expire: each is known for half of its expiry time
-        self._fresh: dict[Declaration, Timer] = {}
 
-    def connection_lost(self, cause: BaseException) -> None:
-        for timer in self._fresh.values():
-            timer.cancel()
-        self._fresh.clear()
-        super().connection_lost(cause)
+def response(message: codec.Message) -> Response:
+    """Return the response in a message: its subject is the status."""
+    subject = str(message.subject)
+    status = int(subject) if subject.isascii() and subject.isdecimal() else 0
+    return Response(status, repr(message.body), message.body)
 
-    def _declared(self, declaration: Declaration) -> None:
-        expiry = _expiry(declaration)
-        if expiry is not None:
-            before = self._fresh.pop(declaration, None)
-            if before is not None:
-                before.cancel()
-            self._fresh[declaration] = self._scheduler.call_later(
-                expiry / 2, lambda: self._stale(declaration)
-            )
-        super()._declared(declaration)
 
-    def _stale(self, declaration: Declaration) -> None:
-        del self._fresh[declaration]
-        self._unknown((declaration,))
+class RabbitmqManagement:
+    """The management of RabbitMQ; see the module, and :class:`Management`."""
 
-    def _refusal(self, response: codec.Message) -> str | None:
-        reason = super()._refusal(response)
-        if reason is not None and response.subject == "409" and _OTHER_ARGUMENTS in reason:
+    node = RequestNode("/management", pair=True, paired=True, parse=response)
+    #: None: queues expire, or RabbitMQ deletes them with their last reader
+    deletion: Deletion | None = None
+
+    def request(self, declaration: Declaration) -> Encode:
+        method, path, body = request(declaration)
+        return partial(codec.encode_message, body, to=path, subject=method)
+
+    def describe(self, declaration: Declaration) -> tuple[str, str]:
+        method, path, _ = request(declaration)
+        return path, method
+
+    def refusal(self, response: Response, host: str) -> str | None:
+        if response.good:
+            return None
+        if response.status == 409 and _OTHER_ARGUMENTS in response.description:
             LOG.warning(
                 "On %s there is a queue that differs from what the options of this "
                 "process say: %s. It is used as it is. To have it as the options say, "
                 "delete it while nobody uses it",
-                self._host,
+                host,
                 response.body,
             )
             return None
-        return reason
+        return f"{response.status}: {response.description}"
 
-
-def _expiry(declaration: Declaration) -> float | None:
-    """Return the seconds without use after which RabbitMQ deletes a queue; None: it never does."""
-    if isinstance(declaration, Queue):
-        for name, value in declaration.arguments:
-            if name == "x-expires" and isinstance(value, int):
-                return value / 1000
-    return None
+    def lifetime(self, declaration: Declaration) -> float | None:
+        """Return half of the time without use after which RabbitMQ deletes a queue."""
+        if isinstance(declaration, Queue):
+            for name, value in declaration.arguments:
+                if name == "x-expires" and isinstance(value, int):
+                    return value / 1000 / 2
+        return None

@@ -8,6 +8,8 @@ renewal the peer detaches the link, and another receiver may lock the session.  
 the I/O thread.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp1_driver import codec, exceptions
@@ -46,7 +48,8 @@ class SessionLock:
 
     :param entity: the queue
     :param session_id: which of its sessions
-    :param requests: requests to the queue's management node, whose links are not opened yet
+    :param connect: opens the links for requests to the queue's management node, which are not
+        needed before the first renewal: most processes end before
     :param retry: schedule of the waits after a failure
     """
 
@@ -56,17 +59,15 @@ class SessionLock:
         host: str,
         entity: str,
         session_id: str,
-        requests: Requests,
+        connect: Callable[[], Requests],
         retry: Retry,
     ) -> None:
         self._clocks = clocks
         self._host = host
         self._entity = entity
         self._session_id = session_id
-        self._requests = requests
-        #: True once the links for requests are opened: most processes end before their lock has to
-        #: be renewed
-        self._opened = False
+        self._connect = connect
+        self._requests: Requests | None = None
         self._retry = self._fresh = retry
         self._until = 0.0
         #: counts acquisitions and losses of the lock: an answer to a request from before the last
@@ -92,7 +93,7 @@ class SessionLock:
 
     def connection_lost(self, cause: BaseException) -> None:
         self.released()
-        if self._opened:
+        if self._requests is not None:
             self._requests.lost(cause)
 
     # -- inner -----------------------------------------------------------------
@@ -108,15 +109,15 @@ class SessionLock:
 
     def _renew(self) -> None:
         self._timer = None
-        if not self._opened:
-            self._opened = True
-            self._requests.attach()
-        times = self._epoch
-        self._requests.ask(
-            {"operation": OPERATION},
+        if self._requests is None:
+            self._requests = self._connect()
+        encode = partial(
+            codec.encode_message,
             {"session-id": self._session_id},
-            lambda answer: self._answered(times, answer),
+            to=management_address(self._entity),
+            application_properties={"operation": OPERATION},
         )
+        self._requests.ask(encode, partial(self._answered, self._epoch))
 
     def _answered(self, times: int, answer: "Response | exceptions.AmqpError") -> None:
         if times != self._epoch:

@@ -8,6 +8,7 @@ from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Queue, Service
 from amqp1_driver.connection.operation import Kind, Stage
 from amqp1_driver.provisioning.management import ManagementProvisioner
+from amqp1_driver.provisioning.rabbitmq import RabbitmqManagement
 from amqp1_driver.testing import performatives as p
 
 from .world import rabbitmq
@@ -625,7 +626,9 @@ def test_what_thousands_of_subscriptions_cost_is_in_proportion():
     lookups = {}
     for number in (50, 200):
         Counted.lookups = 0
-        provisioner = ManagementProvisioner(None, "host", 1.0, lambda error: None)
+        provisioner = ManagementProvisioner(
+            RabbitmqManagement(), None, "host", 1.0, lambda error: None
+        )
         done = []
         nodes = [tuple(Counted() for _ in range(3)) for _ in range(number)]
         for declare in nodes:
@@ -639,7 +642,7 @@ def test_what_thousands_of_subscriptions_cost_is_in_proportion():
 
 
 def test_a_subscription_is_told_of_one_refusal_only():
-    provisioner = ManagementProvisioner(None, "host", 1.0, lambda error: None)
+    provisioner = ManagementProvisioner(RabbitmqManagement(), None, "host", 1.0, lambda error: None)
     queue, other = (Queue(name, False, False, False) for name in ("q", "other"))
     mine, theirs = [], []
     provisioner.ensure((queue, other), mine.append)
