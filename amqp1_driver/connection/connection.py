@@ -15,6 +15,7 @@ from amqp1_driver.addressing.base import AddressConfig
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.connection.close_reason import CloseReason
+from amqp1_driver.connection.context import ConnectionContext
 from amqp1_driver.connection.hosts import Hosts
 from amqp1_driver.connection.housekeeping import Housekeeping
 from amqp1_driver.connection.live import LiveConnection
@@ -26,7 +27,7 @@ from amqp1_driver.connection.router import Router
 from amqp1_driver.connection.states import CONNECTION, ConnectionEvent, ConnectionState, Machine
 from amqp1_driver.connection.subscription import Subscription, Subscriptions
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.interfaces import Timer, TokenSource
+from amqp1_driver.interfaces import Timer
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.redirect import CONNECTION as CONNECTION_REDIRECT
@@ -63,19 +64,19 @@ class Connection:
     ) -> None:
         self.port = port
         self.settings = settings
-        self.addresses = addresses
-        self.unique = unique
         self._hosts = Hosts(hosts, settings, port.virtual_host, port.rng)
         self._close_reason = CloseReason(settings, self._hosts, port.now)
         self.engine: Engine | None = None
-        self.epochs = 0
+        #: number of contexts so far
+        self._generation = 0
         self._on_ready = on_ready
         self._machine = Machine(CONNECTION, _State.IDLE)
-        self.link_retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
         self._live: LiveConnection | None = None
         #: the router of the live connection while messages can be sent; None otherwise
         self._router: Router | None = None
         self.outbox = Outbox(lambda: self.host)
+        retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
+        self._shared = ConnectionContext(port, settings, addresses, unique, retry, self.outbox)
         self._housekeeping = Housekeeping(
             port, self.outbox, self._senders, settings.default_sender_link_timeout
         )
@@ -94,15 +95,6 @@ class Connection:
     def host(self) -> str:
         """Return ``hostname:port`` that is in use or tried next, for logs and errors."""
         return str(self._hosts.current)
-
-    @property
-    def hostname(self) -> str:
-        """Return the name of the host that is in use or tried next."""
-        return self._hosts.current.hostname
-
-    def token_source(self) -> TokenSource | None:
-        """Return the source of tokens for the present host; None: SASL authenticates the driver."""
-        return self.port.token_source(self._hosts.current)
 
     @property
     def status_text(self) -> str:
@@ -286,7 +278,9 @@ class Connection:
             self._close_reason.virtual_host_refused()
             return
         self._fire(_Event.OPENED)
-        self._live = LiveConnection(self, self.engine, peer)
+        self._live = LiveConnection(
+            self, self._shared, self.engine, peer, self._hosts.current, self._generation + 1
+        )
         self._live.attach_replies()
 
     def engine_failed(self, reason: str) -> None:
@@ -325,6 +319,11 @@ class Connection:
         self._hosts.in_clear(mechanism)
 
     # -- called by the live connection ---------------------------------------------------
+
+    def next_generation(self) -> int:
+        """Count another context, and return its number."""
+        self._generation += 1
+        return self._generation
 
     def reply_ready(self, context: BusContext) -> None:
         """Open all subscriptions and send all queued messages: the reply address is known."""

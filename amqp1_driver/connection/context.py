@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The objects that all links of one physical connection share."""
+"""The objects that all physical connections, and that all links of one of them, share."""
 
 from dataclasses import dataclass
 
+from amqp1_driver.addressing.base import AddressConfig
 from amqp1_driver.addressing.peer import BusProfile
+from amqp1_driver.connection.network import Network
+from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.sessions import Sessions
 from amqp1_driver.interfaces import Scheduler
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.provisioning.base import Provisioner
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionContext:
+    """The objects that all physical connections of one logical connection share.
+
+    :param network: clock, timers and tokens
+    :param settings: values of the options
+    :param addresses: settings from which addresses are formed
+    :param unique: makes the reply address of this process and fork unique on the bus
+    :param retry: schedule of the waits between attempts to attach a link
+    :param outbox: the messages that are not sent yet
+    """
+
+    network: Network
+    settings: Settings
+    addresses: AddressConfig
+    unique: str
+    retry: Retry
+    outbox: Outbox
 
 
 @dataclass(frozen=True, slots=True)

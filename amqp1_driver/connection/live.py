@@ -12,19 +12,17 @@ from functools import partial
 from typing import Protocol
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.base import AddressConfig, Node
+from amqp1_driver.addressing.base import Node
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.addressing.peer import DeclareBy, Peer, make_addresser, profile_for, reply_source
-from amqp1_driver.connection.context import LinkContext
-from amqp1_driver.connection.outbox import Outbox
+from amqp1_driver.connection.context import ConnectionContext, LinkContext
 from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.router import Router
 from amqp1_driver.connection.subscription import Subscriber, Subscription
 from amqp1_driver.engine.connection import Engine
+from amqp1_driver.engine.link import EngineSession
 from amqp1_driver.engine.sessions import Sessions
-from amqp1_driver.interfaces import TokenSource, WallClockScheduler
-from amqp1_driver.options import Settings
-from amqp1_driver.policy.retry import Retry
+from amqp1_driver.options import Host
 from amqp1_driver.provisioning.artemis import AttachProvisioner
 from amqp1_driver.provisioning.base import Provisioner
 from amqp1_driver.provisioning.brokerj import BrokerjManagement
@@ -46,28 +44,8 @@ _MANAGEMENTS: dict[DeclareBy, Management] = {
 class Owner(Protocol):
     """The logical connection, as far as this module needs it."""
 
-    settings: Settings
-    addresses: AddressConfig
-    #: makes the reply address of this process and fork unique on the bus
-    unique: str
-    #: number of contexts so far
-    epochs: int
-    link_retry: Retry
-    outbox: Outbox
-
-    @property
-    def port(self) -> WallClockScheduler:
-        """Return the clock and the timers."""
-        ...
-
-    @property
-    def host(self) -> str:
-        """Return ``hostname:port``, for logs and errors."""
-        ...
-
-    @property
-    def hostname(self) -> str:
-        """Return the name of the host, without the port."""
+    def next_generation(self) -> int:
+        """Count another context, and return its number."""
         ...
 
     def reply_ready(self, context: BusContext) -> None:
@@ -86,22 +64,33 @@ class Owner(Protocol):
         """End the physical connection, which is useless after ``error``."""
         ...
 
-    def token_source(self) -> TokenSource | None:
-        """Return the source of tokens for the host; None: SASL authenticates the driver."""
-        ...
-
 
 class LiveConnection:
-    """The reply link, and all other links, of one engine."""
+    """The reply link, and all other links, of one engine.
 
-    def __init__(self, owner: Owner, engine: Engine, peer: Peer) -> None:
+    :param shared: what outlives the engine
+    :param host: of the bus
+    :param generation: number that the first context will have
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        shared: ConnectionContext,
+        engine: Engine,
+        peer: Peer,
+        host: Host,
+        generation: int,
+    ) -> None:
         self._owner = owner
+        self._shared = shared
         self._engine = engine
-        self._host = owner.host
+        self._host = str(host)
         self.peer = peer
-        settings = owner.settings
+        self._scheduler = shared.network
+        settings = shared.settings
         self.profile = profile_for(peer, settings.addressing_mode)
-        self._addresser = make_addresser(self.profile, owner.addresses)
+        self._addresser = make_addresser(self.profile, shared.addresses)
         if settings.session_window and not self.profile.window_per_frame:
             LOG.warning(
                 "The option session_window has no effect with %s: it would send more "
@@ -115,19 +104,19 @@ class LiveConnection:
             self.profile.max_sessions,
             self.profile.one_session,
         )
-        self._provisioner = self._make_provisioner()
+        self._provisioner = self._make_provisioner(host)
         # the session is new each time: the bus may still keep that of an earlier connection
         self._node, self._session = reply_source(
-            self.profile, self._addresser, owner.unique, owner.epochs + 1
+            self.profile, self._addresser, shared.unique, generation
         )
-        self._reply_retry = owner.link_retry
+        self._reply_retry = shared.retry
         self._alive = True
         self._links = LinkContext(
-            owner.port,
+            shared.network,
             self._host,
             settings,
             self.profile,
-            owner.link_retry,
+            shared.retry,
             engine,
             self._sessions,
             self._provisioner,
@@ -140,48 +129,53 @@ class LiveConnection:
         #: whether subscriptions have links although there is no reply address yet
         self._serves_without_replies = False
 
-    def _make_provisioner(self) -> Provisioner | None:
-        owner, timeout = self._owner, self._owner.settings.connect_timeout
+    def _make_provisioner(self, host: Host) -> Provisioner | None:
+        timeout = self._shared.settings.connect_timeout
         if self.profile.provision and self.profile.declares is DeclareBy.ATTACHING:
-            return AttachProvisioner(owner.port, self._host, timeout)
+            return AttachProvisioner(self._scheduler, self._host, timeout)
         if self.profile.provision:
             bus = _MANAGEMENTS[self.profile.declares]
             return ManagementProvisioner(
-                bus, owner.port, self._host, timeout, owner.give_up, self._blocked
+                bus, self._scheduler, self._host, timeout, self._owner.give_up, self._blocked
             )
-        source = owner.token_source() if self.profile.needs_tokens else None
+        if not self.profile.needs_tokens:
+            return None
+        source = self._shared.network.token_source(host)
         if source is None:
             return None
-        whole = owner.settings.token_scope == "namespace"
+        whole = self._shared.settings.token_scope == "namespace"
         return TokenProvisioner(
-            owner.port, self._host, owner.hostname, whole, source, owner.link_retry, timeout
+            self._scheduler, self._host, host.hostname, whole, source, self._shared.retry, timeout
         )
 
     def _make_lock(self) -> SessionLock | None:
         if self._node is None or self._session is None:
             return None
-        owner = self._owner
         return SessionLock(
-            owner.port,
+            self._scheduler,
             self._host,
             self._node.address,
             self._session,
             partial(self._connect, management_address(self._node.address)),
-            owner.link_retry,
+            self._shared.retry,
         )
 
     def _connect(self, address: str) -> Requests:
         """Open the links for requests to a node."""
-        owner = self._owner
-        timeout = owner.settings.connect_timeout
-        requests = Requests(owner.port, self._host, RequestNode(address), timeout, owner.link_retry)
-        requests.attach(self._engine, lambda: self._sessions.shared("replies"))
+        timeout = self._shared.settings.connect_timeout
+        requests = Requests(
+            self._scheduler, self._host, RequestNode(address), timeout, self._shared.retry
+        )
+        requests.attach(self._engine, self._shared_session)
         return requests
+
+    def _shared_session(self) -> EngineSession:
+        return self._sessions.shared("replies")
 
     def attach_replies(self) -> None:
         """Attach the reply link, whose address the driver needs before it can encode a call."""
         if self._provisioner is not None:
-            self._provisioner.attach(self._engine, lambda: self._sessions.shared("replies"))
+            self._provisioner.attach(self._engine, self._shared_session)
         self.provision_reply_node(self.reply_link.attach)
 
     def provision_reply_node(self, attach: Callable[[], None]) -> None:
@@ -204,9 +198,9 @@ class LiveConnection:
                 self._owner.give_up(error)
         elif self._alive:
             self.reply_link.refused(error)
-            delay = self._reply_retry.delay(self._owner.port.rng)
+            delay = self._reply_retry.delay(self._scheduler.rng)
             self._reply_retry = self._reply_retry.spent()
-            self._owner.port.call_later(delay, partial(self._again, attach))
+            self._scheduler.call_later(delay, partial(self._again, attach))
 
     def _again(self, attach: Callable[[], None]) -> None:
         if self._alive:
@@ -241,19 +235,17 @@ class LiveConnection:
         self._owner.reply_lost(error)
 
     def _renew(self, address: str) -> BusContext:
-        owner = self._owner
-        owner.epochs += 1
         context = BusContext(
-            owner.epochs,
+            self._owner.next_generation(),
             self._host,
             self.peer,
             self.profile,
             self._addresser,
             address,
-            owner.settings.durable,
+            self._shared.settings.durable,
         )
         if self.router is None or self._subscriber is None:
-            self.router = Router(self._links, owner.outbox, context, self.reply_link)
+            self.router = Router(self._links, self._shared.outbox, context, self.reply_link)
             self._subscriber = Subscriber(self._links, context)
         else:
             self.router.context = self._subscriber.context = context
