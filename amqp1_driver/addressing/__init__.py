@@ -14,7 +14,9 @@ from amqp1_driver.addressing.base import (
     Queue,
     Service,
 )
-from amqp1_driver.addressing.peer import BusProfile, Peer, ReplyKind, make_addresser, profile_for
+from amqp1_driver.addressing.factory import make_addresser
+from amqp1_driver.addressing.peer import Peer, profile_for
+from amqp1_driver.addressing.profiles import BusProfile, ReplyKind
 
 __all__ = [
     "AddressConfig",

@@ -10,7 +10,9 @@ message again before sending it, if the message was encoded for an older generat
 from dataclasses import dataclass, field
 
 from amqp1_driver.addressing.base import Addresser, Destination, Node, Service
-from amqp1_driver.addressing.peer import BusProfile, Peer, raw_node
+from amqp1_driver.addressing.factory import raw_node
+from amqp1_driver.addressing.peer import Peer
+from amqp1_driver.addressing.profiles import BusProfile
 from amqp1_driver.codec import Template
 from amqp1_driver.options import DURABLE
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import proton
 
 from amqp1_driver import exceptions
-from amqp1_driver.addressing.peer import WEBSOCKET_SUBPROTOCOL, forced_profile
+from amqp1_driver.addressing.peer import forced_profile
+from amqp1_driver.addressing.profiles import WEBSOCKET_SUBPROTOCOL
 from amqp1_driver.client.credentials import KeySource, ProviderSource
 from amqp1_driver.connection.connection import Connection
 from amqp1_driver.engine import cyrus

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 
 from amqp1_driver.addressing.base import AddressConfig
-from amqp1_driver.addressing.peer import BusProfile
+from amqp1_driver.addressing.profiles import BusProfile
 from amqp1_driver.connection.network import Network
 from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.engine.connection import Engine

@@ -14,7 +14,9 @@ from typing import Protocol
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Node
 from amqp1_driver.addressing.context import BusContext
-from amqp1_driver.addressing.peer import DeclareBy, Peer, make_addresser, profile_for, reply_source
+from amqp1_driver.addressing.factory import make_addresser, reply_source
+from amqp1_driver.addressing.peer import Peer, profile_for
+from amqp1_driver.addressing.profiles import Provision
 from amqp1_driver.connection.context import ConnectionContext, LinkContext
 from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.router import Router
@@ -35,9 +37,9 @@ from amqp1_driver.provisioning.session_lock import SessionLock, management_addre
 LOG = exceptions.logger(__name__)
 
 
-_MANAGEMENTS: dict[DeclareBy, Management] = {
-    DeclareBy.RABBITMQ: RabbitmqManagement(),
-    DeclareBy.QPID: BrokerjManagement(),
+_MANAGEMENTS: dict[Provision, Management] = {
+    Provision.RABBITMQ: RabbitmqManagement(),
+    Provision.QPID: BrokerjManagement(),
 }
 
 
@@ -100,9 +102,9 @@ class LiveConnection:
             engine.disable_session_window()
         self._sessions = Sessions(
             engine,
-            self.profile.session_per_receiver,
-            self.profile.max_sessions,
-            self.profile.one_session,
+            self.profile.sessions.per_receiver,
+            self.profile.sessions.limit,
+            self.profile.sessions.one,
         )
         self._provisioner = self._make_provisioner(host)
         # the session is new each time: the bus may still keep that of an earlier connection
@@ -131,15 +133,16 @@ class LiveConnection:
 
     def _make_provisioner(self, host: Host) -> Provisioner | None:
         timeout = self._shared.settings.connect_timeout
-        if self.profile.provision and self.profile.declares is DeclareBy.ATTACHING:
+        provision = self.profile.provision
+        if provision is Provision.NOTHING:
+            return None
+        if provision is Provision.ATTACHING:
             return AttachProvisioner(self._scheduler, self._host, timeout)
-        if self.profile.provision:
-            bus = _MANAGEMENTS[self.profile.declares]
+        if provision is not Provision.TOKENS:
+            bus = _MANAGEMENTS[provision]
             return ManagementProvisioner(
                 bus, self._scheduler, self._host, timeout, self._owner.give_up, self._blocked
             )
-        if not self.profile.needs_tokens:
-            return None
         source = self._shared.network.token_source(host)
         if source is None:
             return None

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Destination
 from amqp1_driver.addressing.context import BusContext
-from amqp1_driver.addressing.peer import ReplyKind
 from amqp1_driver.addressing.servicebus import split_reply
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
@@ -358,7 +357,7 @@ class Reply(Operation):
         """Encode the reply for its address; see :meth:`Operation.bind`."""
         address = self.address or ""
         group: str | None = None
-        if context.profile.reply is ReplyKind.SESSION:
+        if context.profile.reply.in_session:
             address, group = split_reply(address)
         if self.kind is Kind.HEARTBEAT:
             self.data = codec.encode_heartbeat(

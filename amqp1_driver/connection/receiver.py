@@ -112,14 +112,12 @@ class Receiver(Link):
         self._attempt = 0
         self._sink = sink
         self._accept_early = accept_early
-        profile = links.profile
+        policy = links.profile.receiving
         #: outcome of a message that the application returns to the bus (3.4.4, 3.4.5)
-        self.return_outcome = (
-            Outcome.MODIFIED if profile.marks_returned_as_failed else Outcome.RELEASED
-        )
+        self.return_outcome = policy.returned
         #: whether to honour the absolute-expiry-time of messages
-        self.expires = profile.expires
-        self._echoes = profile.answers_echo
+        self.expires = policy.expires
+        self._echoes = policy.answers_echo
         self._stopping = self._stopped = False
         #: whether the bus could not declare the node yet; the node may exist all the same
         self.undeclared = False

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Node
-from amqp1_driver.addressing.peer import ReplyKind
 from amqp1_driver.addressing.servicebus import join_reply
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.link import Link
@@ -25,11 +24,6 @@ from amqp1_driver.policy.outcome import Outcome
 from amqp1_driver.provisioning.session_lock import SessionLock, locked_until
 
 LOG = exceptions.logger(__name__)
-
-_CAPABILITIES = {
-    ReplyKind.VOLATILE: "rabbitmq:volatile-queue",
-    ReplyKind.TEMPORARY: "temporary-queue",
-}
 
 
 class ReplyLinkOwner(Protocol):
@@ -73,14 +67,13 @@ class ReplyLink(Link):
         self._decode = codec.Decoder().decode
         self._complaints = LogLimit()
         self._owner = owner
-        self._kind = links.profile.reply
+        self._capability = links.profile.reply.capability
+        self._volatile = links.profile.reply.volatile
         self.node = node
         self._attempt = 0
         self._session_id = session_id
         self._lock = lock
-        # A broker has told the server that it took the reply, and would keep it, defer it or
-        # deliver it again. Behind a router the server hears of it.
-        self._late = Outcome.ACCEPTED if links.profile.stores else Outcome.UNDELIVERABLE
+        self._late = links.profile.settlement.late_reply
         self._announced = False
         #: why no replies can arrive at present although everything else works; None: they can;
         #: set only with a session
@@ -94,7 +87,7 @@ class ReplyLink(Link):
         op.on_done = self.forget
         # a volatile queue drops replies for which there is no credit
         if (
-            self._kind is ReplyKind.VOLATILE
+            self._volatile
             and len(self.waiting) * 2 > self.window.limit
             and self.link is not None
             and self.attached
@@ -200,8 +193,8 @@ class ReplyLink(Link):
             f"reply.{self._attempt}",
             self.node.address if self.node else None,
             self,
-            settled=self._kind is ReplyKind.VOLATILE,
-            capability=_CAPABILITIES.get(self._kind),
+            settled=self._volatile,
+            capability=self._capability,
             group=self._session_id,
         )
 

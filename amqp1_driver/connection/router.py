@@ -12,7 +12,7 @@ from itertools import count
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Node
 from amqp1_driver.addressing.context import BusContext
-from amqp1_driver.addressing.peer import reply_target
+from amqp1_driver.addressing.factory import reply_target
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Request
 from amqp1_driver.connection.outbox import Outbox
@@ -58,7 +58,8 @@ class Router:
         self._outbox = outbox
         #: messages that wait until their node is declared, or until there is a token for it
         self._provisioning: dict[Destination | str, Queue] = {}
-        self._missing = "a token" if context.profile.needs_tokens else "its queue to be declared"
+        self._missing = "a token" if links.profile.needs_tokens else "its queue to be declared"
+        self._relays = links.profile.relay
 
     # -- sending -----------------------------------------------------------------
 
@@ -106,9 +107,9 @@ class Router:
                 if node.declare and not self._provisioner.known(node):
                     self._provision(op, node, self._provisioner)
                     return None
-            if context.profile.anonymous:
+            if self._relays.requests:
                 address = self._own_link_address(op)
-        elif context.profile.anonymous_replies:
+        elif self._relays.replies:
             address = None
         else:
             node = reply_target(context.profile, address or "")
@@ -120,7 +121,7 @@ class Router:
         if sender is None or sender.machine.state is LinkState.DETACHED:
             if address is None or not isinstance(op, Request):
                 sender = self._attach_sender(address, node)
-            elif context.profile.anonymous:
+            elif self._relays.requests:
                 sender = self._attach_sender(address)
             elif sender is not None and self._reprovision(op):
                 return None
@@ -199,7 +200,7 @@ class Router:
         wait for the first receiver.
         """
         if op.best_effort or op.mandatory:
-            known = sender.made_at + self.context.profile.propagation_seconds
+            known = sender.made_at + self._links.profile.settlement.propagation_seconds
             self._scheduler.call_later(
                 max(0.0, known - self._scheduler.now()), lambda: self._relay(sender, op)
             )

@@ -43,8 +43,8 @@ class SenderOwner(Protocol):
 class Sender(Link):
     """A link that sends to one address, or to any address through the anonymous terminus.
 
-    A call that comes back RELEASED waits for its reply until its deadline if the profile says
-    ``released_in_doubt``, unless the call is mandatory.
+    The profile's :class:`ReleasePolicy` says what becomes of a message that comes back RELEASED; a
+    mandatory call never waits for its reply then.
 
     :param address: target; None: the anonymous terminus
     :param name: link name, unique on the connection
@@ -67,11 +67,10 @@ class Sender(Link):
         self._name = name
         self._node = node
         self._attempt = 0
-        self._resend_released = links.settings.resend_released and not profile.released_in_doubt
-        self._released_calls_wait = profile.released_in_doubt
+        self._releases = profile.releases
         #: True: the bus is a router, which grants credit only while there is a receiver
         self._credit_shows_receiver = (
-            address is not None and not profile.stores and profile.anonymous_replies
+            address is not None and profile.settlement.by_receiver and profile.relay.replies
         )
         self._predeclared = predeclared(node.declare) if node is not None else ()
         self.made_at = self.scheduler.now()
@@ -202,7 +201,7 @@ class Sender(Link):
         now = self.scheduler.now()
         decision = decide(
             disposition,
-            resend_released=self._resend_released,
+            resend_released=self._releases.may_resend and self._links.settings.resend_released,
             retry=op.retry,
             expired=op.deadline.expired(now),
             best_effort=op.best_effort,
@@ -219,7 +218,7 @@ class Sender(Link):
         delay = op.retry.delay(self.scheduler.rng)
         if not again or op.deadline.remaining(now) <= delay:
             if (
-                self._released_calls_wait
+                self._releases.calls_wait
                 and op.kind is Kind.CALL
                 and not op.mandatory
                 and disposition.outcome is Outcome.RELEASED
@@ -263,7 +262,7 @@ class Sender(Link):
         return engine.sender(
             self._links.sessions.for_sender(),
             f"{self._name}.{self._attempt}",
-            None if self._links.profile.anonymous else self.place,
+            None if self._links.profile.relay.requests else self.place,
             self,
             kind=self._node.capability if self._node is not None else "",
             outcomes=self._links.profile.needs_outcomes,

@@ -15,6 +15,7 @@ from typing import Protocol
 from amqp1_driver import exceptions
 from amqp1_driver.addressing.base import Destination, Entity, Node, Queue, Service
 from amqp1_driver.addressing.context import BusContext
+from amqp1_driver.addressing.profiles import Provision
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.flow_replies import Answered
 from amqp1_driver.connection.operation import Completion
@@ -378,7 +379,7 @@ class Subscriber:
         subscription.last_error = error
         if not isinstance(error, (exceptions.AuthenticationFailed, exceptions.LinkFailed)):
             return
-        if self.context.profile.predeclared:
+        if self.context.profile.provision is Provision.TOKENS:  # nobody can declare it
             subscription.refused(error)
         if self._alive:
             retry = self._retries.get(subscription, self._links.retry)
@@ -409,15 +410,12 @@ class Subscriber:
         subscription.limit = self._lock_limit(subscription)
         # on a router a fanout has its outcome once the last receiver has settled: a server with
         # all its threads at work would keep the sender waiting
-        early = (
-            set()
-            if self.context.profile.stores
-            else {
-                self.context.addresser.target(dataclasses.replace(d, fanout=True)).address
-                for d in subscription.destinations
-                if d.service is Service.RPC
-            }
-        )
+        by_receiver = self.context.profile.settlement.by_receiver
+        early = {
+            self.context.addresser.target(dataclasses.replace(d, fanout=True)).address
+            for d in subscription.destinations
+            if by_receiver and d.service is Service.RPC
+        }
         for node in nodes:
             subscription.add(
                 Receiver(
@@ -427,8 +425,7 @@ class Subscriber:
                     node,
                     f"receive.{next(self._names)}.{node.address}",
                     subscription.allowed,
-                    accept_early=node.address in early
-                    or (subscription.batched and not self.context.profile.stores),
+                    accept_early=node.address in early or (by_receiver and subscription.batched),
                 )
             )
         subscription.share()
@@ -438,7 +435,7 @@ class Subscriber:
 
         A batched subscription has no limit, because it needs a whole batch at once.
         """
-        if not self.context.profile.locks or subscription.batched:
+        if not self.context.profile.receiving.locks or subscription.batched:
             return None
         return self._links.settings.servicebus_credit
 

@@ -7,7 +7,7 @@ is RabbitMQ. A peer may also refuse to open because the prefix is missing. There
 alternates between the two spellings until one has worked. Pure: no clock, no I/O.
 """
 
-from amqp1_driver.addressing.peer import RABBITMQ_VHOST_PREFIX, BusProfile
+from amqp1_driver.addressing.profiles import RABBITMQ_VHOST_PREFIX, BusProfile
 
 PREFIXES = ("", RABBITMQ_VHOST_PREFIX)
 

@@ -280,7 +280,7 @@ def test_more_than_256_links_on_one_connection(rabbit: Node, transports: Transpo
 def test_a_link_that_is_refused_harms_no_other(rabbit: Node, transports: Transports) -> None:
     """On 4.0 the whole session ends with it."""
     version = tuple(map(int, rabbit.ctl("version").strip().split(".")))
-    assert profile_for(Peer("RabbitMQ", version)).session_per_receiver == (version < (4, 3))
+    assert profile_for(Peer("RabbitMQ", version)).sessions.per_receiver == (version < (4, 3))
     apps = Apps(rabbit, transports)
     endpoint = Endpoint()
     apps.server("harmless", endpoint)

@@ -7,7 +7,8 @@ import pytest
 from amqp1_driver.addressing import context as module
 from amqp1_driver.addressing.base import AddressConfig, Destination, Service
 from amqp1_driver.addressing.context import BusContext
-from amqp1_driver.addressing.peer import Peer, make_addresser, profile_for
+from amqp1_driver.addressing.factory import make_addresser
+from amqp1_driver.addressing.peer import Peer, profile_for
 from amqp1_driver.options import default_settings
 from amqp1_driver.testing import messages
 

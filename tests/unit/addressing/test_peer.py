@@ -20,14 +20,18 @@ from amqp1_driver.addressing import (
     make_addresser,
     profile_for,
 )
-from amqp1_driver.addressing.peer import (
-    DeclareBy,
-    forced_profile,
-    raw_node,
-    reply_source,
-    reply_target,
+from amqp1_driver.addressing.factory import raw_node, reply_source, reply_target
+from amqp1_driver.addressing.peer import forced_profile
+from amqp1_driver.addressing.profiles import (
+    Provision,
+    ReceivePolicy,
+    Relay,
+    ReleasePolicy,
+    SessionPlan,
+    Settlement,
 )
 from amqp1_driver.exceptions import UnsupportedFeature
+from amqp1_driver.policy.outcome import Outcome
 
 from .strategies import config
 
@@ -109,9 +113,10 @@ def test_routers(product):
     profile = profile_for(peer(product, "1.19.0"))
     assert profile.addressing == "routable"
     assert profile.reply is ReplyKind.DYNAMIC
-    assert (profile.anonymous, profile.anonymous_replies) == (False, True)
-    assert (profile.provision, profile.pools, profile.durable) == (False, False, False)
-    assert profile.session_per_receiver is False
+    assert profile.relay is Relay.REPLIES
+    assert profile.provision is Provision.NOTHING
+    assert (profile.pools, profile.durable) == (False, False)
+    assert profile.sessions.per_receiver is False
 
 
 # Observed on 4.0.5 and 4.3.6; reply addresses as documented for 4.1 and 4.2.
@@ -134,32 +139,32 @@ def test_rabbitmq(version, reply, session_per_receiver):
     assert profile_for(peer("RabbitMQ", version)) == BusProfile(
         name="RabbitMQ",
         addressing="rabbitmq",
-        anonymous=True,
-        anonymous_replies=True,
+        relay=Relay.EVERYTHING,
         reply=reply,
-        provision=True,
-        session_per_receiver=session_per_receiver,
-        released_in_doubt=True,
-        max_sessions=64,
+        provision=Provision.RABBITMQ,
+        settlement=Settlement(by_receiver=False, propagation_seconds=0.0),
+        releases=ReleasePolicy(may_resend=False, calls_wait=True),
+        receiving=ReceivePolicy(answers_echo=True),
+        sessions=SessionPlan(per_receiver=session_per_receiver, limit=64),
         pools=True,
         durable=True,
-        stores=True,
-        answers_echo=True,
         vhost_prefix="vhost:",
     )
 
 
 @pytest.mark.parametrize("product", ["qpid-dispatch-router", "skupper-router", "amqp1-bus-router"])
 def test_a_router_never_owns_a_message(product):
-    assert not profile_for(peer(product, "1.0")).stores
+    settlement = profile_for(peer(product, "1.0")).settlement
+    assert (settlement.by_receiver, settlement.late_reply) == (True, Outcome.UNDELIVERABLE)
 
 
 def test_qpidd():
     profile = profile_for(peer("qpid-cpp", "1.40.0"))
     assert profile.addressing == "legacy"
     # it accepts, and drops, what is sent to unknown nodes without a link of their own
-    assert (profile.anonymous, profile.anonymous_replies) == (False, True)
-    assert (profile.provision, profile.pools, profile.durable) == (False, False, True)
+    assert profile.relay is Relay.REPLIES
+    assert profile.provision is Provision.NOTHING
+    assert (profile.pools, profile.durable) == (False, True)
     assert profile.reply is ReplyKind.DYNAMIC
 
 
@@ -168,11 +173,9 @@ def test_artemis():
     assert profile_for(peer("apache-activemq-artemis", "2.40.0")) == BusProfile(
         name="ActiveMQ Artemis",
         addressing="artemis",
-        anonymous=False,
-        anonymous_replies=True,
+        relay=Relay.REPLIES,
         reply=ReplyKind.DYNAMIC,
-        provision=True,
-        declares=DeclareBy.ATTACHING,
+        provision=Provision.ATTACHING,
         pools=True,
         durable=True,
     )
@@ -182,14 +185,12 @@ def test_broker_j():
     assert profile_for(peer("Apache Qpid Broker-J Core", "9.2.1")) == BusProfile(
         name="Qpid Broker-J",
         addressing="brokerj",
-        anonymous=False,
-        anonymous_replies=True,
+        relay=Relay.REPLIES,
         reply=ReplyKind.DYNAMIC,
-        provision=True,
-        declares=DeclareBy.QPID,
+        provision=Provision.QPID,
         needs_outcomes=True,
         window_per_frame=False,
-        max_sessions=256,
+        sessions=SessionPlan(per_receiver=False, limit=256, one=False),
         pools=True,
         durable=True,
     )
@@ -211,21 +212,22 @@ def test_addressers_of_java_brokers(product, address):
 
 def test_embedded_broker():
     profile = profile_for(peer("amqp1-bus-broker", "1.0"))
-    assert (profile.addressing, profile.pools, profile.anonymous) == ("legacy", True, False)
+    assert (profile.addressing, profile.pools) == ("legacy", True)
+    assert profile.relay is Relay.REPLIES
 
 
 @pytest.mark.parametrize("product", ["", "something-else"])
 def test_unknown_bus(product):
     profile = profile_for(peer(product, "2.0", []))
     assert (profile.addressing, profile.reply) == ("routable", ReplyKind.DYNAMIC)
-    assert (profile.anonymous, profile.anonymous_replies) == (False, False)
-    assert (profile.provision, profile.pools) == (False, False)
-    assert profile_for(peer(product, "2.0")).anonymous_replies is True
+    assert profile.relay is Relay.NOTHING
+    assert (profile.provision, profile.pools) == (Provision.NOTHING, False)
+    assert profile_for(peer(product, "2.0")).relay is Relay.REPLIES
 
 
 def test_without_anonymous_relay_nothing_is_sent_that_way():
     profile = profile_for(peer("RabbitMQ", "4.3.6", ["LINK_PAIR_V1_0"]))
-    assert (profile.anonymous, profile.anonymous_replies) == (False, False)
+    assert profile.relay is Relay.NOTHING
 
 
 @pytest.mark.parametrize("mode", ["legacy", "routable", "rabbitmq"])
@@ -234,10 +236,10 @@ def test_a_forced_mode_changes_the_syntax_only(mode):
     forced = profile_for(peer("RabbitMQ", "4.1.0"), mode)
     assert forced.addressing == mode
     assert forced.pools is (mode == "rabbitmq")
-    assert (forced.reply, forced.provision, forced.anonymous) == (
+    assert (forced.reply, forced.provision, forced.relay) == (
         natural.reply,
         natural.provision,
-        natural.anonymous,
+        natural.relay,
     )
 
 
@@ -272,11 +274,15 @@ def test_service_bus_is_chosen_by_mode_alone():
     profile = profile_for(peer("RabbitMQ", "4.3.6"), "servicebus")
     assert profile is forced_profile("servicebus")
     assert (profile.addressing, profile.reply) == ("servicebus", ReplyKind.SESSION)
-    assert (profile.anonymous, profile.anonymous_replies, profile.provision) == (False,) * 3
-    assert (profile.predeclared, profile.needs_tokens, profile.locks, profile.one_session) == (
-        True,
-    ) * 4
-    assert (profile.pools, profile.stores, profile.marks_returned_as_failed) == (True, True, True)
+    assert (profile.relay, profile.provision) == (Relay.NOTHING, Provision.TOKENS)
+    assert (profile.needs_tokens, profile.sessions.one, profile.pools) == (True, True, True)
+    assert profile.receiving == ReceivePolicy(
+        answers_echo=False, returned=Outcome.MODIFIED, locks=True, expires=True
+    )
+    assert (profile.settlement.by_receiver, profile.settlement.late_reply) == (
+        False,
+        Outcome.ACCEPTED,
+    )
     assert forced_profile("dynamic") is None
 
 
@@ -317,3 +323,17 @@ def test_a_node_by_its_own_address_is_not_touched():
 
 def test_a_node_on_service_bus_wants_a_token():
     assert raw_node(forced_profile("servicebus"), "q") == Node("q", (Entity("queue", "q"),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "capability", "volatile", "in_session"),
+    [
+        (ReplyKind.DYNAMIC, None, False, False),
+        (ReplyKind.VOLATILE, "rabbitmq:volatile-queue", True, False),
+        (ReplyKind.TEMPORARY, "temporary-queue", False, False),
+        (ReplyKind.EXCLUSIVE, None, False, False),
+        (ReplyKind.SESSION, None, False, True),
+    ],
+)
+def test_what_a_reply_link_asks_for(kind, capability, volatile, in_session):
+    assert (kind.capability, kind.volatile, kind.in_session) == (capability, volatile, in_session)
