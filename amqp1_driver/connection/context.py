@@ -10,7 +10,6 @@ from amqp1_driver.connection.network import Network
 from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.sessions import Sessions
-from amqp1_driver.interfaces import Scheduler
 from amqp1_driver.options import Settings
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.provisioning.base import Provisioner
@@ -40,22 +39,18 @@ class ConnectionContext:
 class LinkContext:
     """The objects that all links of one physical connection share.
 
-    :param scheduler: clock and timers
+    :param shared: what outlives the physical connection
     :param host: ``hostname:port``, for logs and errors
-    :param settings: values of the options
     :param profile: the behaviour of the bus
-    :param retry: schedule of the waits between attempts to attach a link
     :param engine: the physical connection
     :param sessions: chooses the session of a link
     :param provisioner: makes nodes usable before links to them are opened; None: the bus does not
         need that
     """
 
-    scheduler: Scheduler
+    shared: ConnectionContext
     host: str
-    settings: Settings
     profile: BusProfile
-    retry: Retry
     engine: Engine
     sessions: Sessions
     provisioner: Provisioner | None

@@ -27,18 +27,18 @@ class Link:
 
     def __init__(self, links: LinkContext) -> None:
         self._links = links
-        self.scheduler = links.scheduler
+        self.scheduler = links.shared.network
         self.host = links.host
         self.address: str | None = None
         self.link: Any = None
         self.machine = Machine(LINK, LinkState.DETACHED)
-        self._retry = self._fresh = links.retry
+        self._retry = self._fresh = links.shared.retry
         self._timer: Timer | None = None
         self._engine: Engine | None = None
         self._trail = Trail()
         self._no_reset_before = 0.0
         self._place: str | None = None
-        self._observer = links.scheduler.observer
+        self._observer = self.scheduler.observer
         self._stall: tuple[float, int | None] | None = None
 
     @property

@@ -114,14 +114,7 @@ class LiveConnection:
         self._reply_retry = shared.retry
         self._alive = True
         self._links = LinkContext(
-            shared.network,
-            self._host,
-            settings,
-            self.profile,
-            shared.retry,
-            engine,
-            self._sessions,
-            self._provisioner,
+            shared, self._host, self.profile, engine, self._sessions, self._provisioner
         )
         self.reply_link = ReplyLink(self._links, self, self._node, self._session, self._make_lock())
         #: chooses the links of messages; None until there is a reply address, or until the live
@@ -248,7 +241,7 @@ class LiveConnection:
             self._shared.settings.durable,
         )
         if self.router is None or self._subscriber is None:
-            self.router = Router(self._links, self._shared.outbox, context, self.reply_link)
+            self.router = Router(self._links, context, self.reply_link)
             self._subscriber = Subscriber(self._links, context)
         else:
             self.router.context = self._subscriber.context = context

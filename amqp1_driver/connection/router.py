@@ -15,7 +15,6 @@ from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.addressing.factory import reply_target
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Request
-from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.sender import Sender
 from amqp1_driver.connection.states import LinkState
@@ -35,16 +34,13 @@ MAX_ROUTES = 20000
 class Router:
     """The sender links on one physical connection.
 
-    :param outbox: keeps the messages that can't be sent yet
     :param context: how messages are addressed now
     :param reply_link: the link on which calls get their replies
     """
 
-    def __init__(
-        self, links: LinkContext, outbox: Outbox, context: BusContext, reply_link: ReplyLink
-    ) -> None:
+    def __init__(self, links: LinkContext, context: BusContext, reply_link: ReplyLink) -> None:
         self._links = links
-        self._scheduler = links.scheduler
+        self._scheduler = links.shared.network
         self._provisioner = provisioner = links.provisioner
         #: changes with the reply address
         self.context = context
@@ -55,7 +51,7 @@ class Router:
         self._keeps_routes = provisioner is None or provisioner.on_forgotten(self._routes.clear)
         self._names = count(1)
         self._reply_link = reply_link
-        self._outbox = outbox
+        self._outbox = links.shared.outbox
         #: messages that wait until their node is declared, or until there is a token for it
         self._provisioning: dict[Destination | str, Queue] = {}
         self._missing = "a token" if links.profile.needs_tokens else "its queue to be declared"
@@ -187,7 +183,7 @@ class Router:
 
     def _attach_sender(self, address: str | None, node: Node | None = None) -> Sender:
         name = f"send.{next(self._names)}.{address or 'any'}"
-        sender = Sender(self._links, self._outbox, self, address, name, node)
+        sender = Sender(self._links, self, address, name, node)
         self._senders[address] = sender
         sender.attach()
         return sender
@@ -226,7 +222,7 @@ class Router:
         :param now: seconds of the loop's clock
         """
         for sender in list(self._busy):
-            sender.sweep(now, self._links.settings.blocked_warning_interval)
+            sender.sweep(now, self._links.shared.settings.blocked_warning_interval)
 
     @property
     def busy(self) -> bool:
@@ -241,7 +237,7 @@ class Router:
 
         :param now: seconds of the loop's clock
         """
-        limit = now - self._links.settings.default_sender_link_timeout
+        limit = now - self._links.shared.settings.default_sender_link_timeout
         for address, sender in list(self._senders.items()):
             if sender.idle and sender.last_used <= limit:
                 LOG.debug("Sender link to %s on %s is idle and detached", address, sender.host)

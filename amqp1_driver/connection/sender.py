@@ -14,7 +14,6 @@ from amqp1_driver.addressing.base import Node
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.link import Link
 from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Stage, expired
-from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.states import LinkState
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.link import EngineSender
@@ -54,7 +53,6 @@ class Sender(Link):
     def __init__(
         self,
         links: LinkContext,
-        outbox: Outbox,
         owner: SenderOwner,
         address: str | None,
         name: str,
@@ -75,7 +73,7 @@ class Sender(Link):
         self._predeclared = predeclared(node.declare) if node is not None else ()
         self.made_at = self.scheduler.now()
         self.link: EngineSender | None = None
-        self._outbox = outbox
+        self._outbox = links.shared.outbox
         #: messages that wait for the link or for credit
         self.queue = Queue(Place.LINK, "credit")
         #: messages that the peer did not accept, in the pause before the driver sends them again
@@ -201,7 +199,8 @@ class Sender(Link):
         now = self.scheduler.now()
         decision = decide(
             disposition,
-            resend_released=self._releases.may_resend and self._links.settings.resend_released,
+            resend_released=self._releases.may_resend
+            and self._links.shared.settings.resend_released,
             retry=op.retry,
             expired=op.deadline.expired(now),
             best_effort=op.best_effort,

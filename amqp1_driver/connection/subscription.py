@@ -312,7 +312,7 @@ class Subscriber:
 
     def __init__(self, links: LinkContext, context: BusContext) -> None:
         self._links = links
-        self._scheduler = links.scheduler
+        self._scheduler = links.shared.network
         self._provisioner = links.provisioner
         #: changes with the reply address
         self.context = context
@@ -382,7 +382,7 @@ class Subscriber:
         if self.context.profile.provision is Provision.TOKENS:  # nobody can declare it
             subscription.refused(error)
         if self._alive:
-            retry = self._retries.get(subscription, self._links.retry)
+            retry = self._retries.get(subscription, self._links.shared.retry)
             delay = retry.delay(self._scheduler.rng)
             self._retries[subscription] = retry.spent()
             LOG.error("Can't subscribe: %s; again in %.1f s", error, delay)
@@ -437,7 +437,7 @@ class Subscriber:
         """
         if not self.context.profile.receiving.locks or subscription.batched:
             return None
-        return self._links.settings.servicebus_credit
+        return self._links.shared.settings.servicebus_credit
 
     def lost(self) -> None:
         """Stop all attempts to subscribe: the connection is lost.
