@@ -22,7 +22,7 @@ from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.router import Router
 from amqp1_driver.connection.subscription import Subscriber, Subscription
 from amqp1_driver.engine.connection import Engine
-from amqp1_driver.engine.link import EngineSession
+from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.engine.sessions import Sessions
 from amqp1_driver.options import Host
 from amqp1_driver.provisioning.artemis import AttachProvisioner
