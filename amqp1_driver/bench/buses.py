@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Buses that a benchmark starts, and the search for the process that serves a URL. Any thread."""
+"""Buses that a benchmark starts, and what the process of a bus uses. Any thread."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 import amqp1_driver
 from amqp1_driver.bench.children import Trouble
+from amqp1_driver.bench.workers.usage import Usage
 from amqp1_driver.testing.fixture import BusProcess
 
 #: Debian suites from which tools/rabbitmq.sh installs RabbitMQ, by kind of bus
@@ -122,6 +122,8 @@ def serving(url: str) -> int | None:
 
     :returns: None if the URL names another machine, or if no such process is visible
     """
+    import psutil
+
     try:
         parts = urlsplit(url.replace(",", "/", 1))
         host, port = parts.hostname or "localhost", parts.port or 5672
@@ -129,32 +131,40 @@ def serving(url: str) -> int | None:
         return None
     if host not in ("localhost", "::1") and not host.startswith("127."):
         return None
-    inodes = _listeners(port)
-    if not inodes:
-        return None
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and _has_socket(folder / "fd", inodes):
-            return int(folder.name)
+    for found in psutil.net_connections("tcp"):
+        if found.status == psutil.CONN_LISTEN and found.laddr.port == port and found.pid:
+            pid: int = found.pid
+            return pid
     return None
 
 
-def _listeners(port: int) -> set[str]:
-    found = set()
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path("/proc/net", name).read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add(fields[9])
-    return found
+def used(pid: int | None) -> Usage | None:
+    """Return the resources that a process has used so far, processor time in steps of 10 ms.
 
+    :returns: None if the process is unknown, has ended, or belongs to another user
+    """
+    import psutil
 
-def _has_socket(folder: Path, inodes: set[str]) -> bool:
+    if pid is None:
+        return None
     try:
-        for descriptor in folder.iterdir():
-            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor))
-            if found and found[1] in inodes:
-                return True
-    except OSError:
-        pass  # the process has ended, or belongs to another user
-    return False
+        process = psutil.Process(pid)
+        times, threads = process.cpu_times(), process.threads()
+    except psutil.Error:
+        return None
+    switches = 0
+    # num_ctx_switches() of a process counts those of its main thread alone
+    for thread in threads:
+        with contextlib.suppress(psutil.NoSuchProcess):  # the thread has just ended
+            switches += sum(psutil.Process(thread.id).num_ctx_switches())
+    return Usage((times.user + times.system) * 1e6, switches)
+
+
+def resident_kib(pid: int | None) -> int | None:
+    """Return the resident memory of a process, KiB; None as for ``used``."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        if pid is not None:
+            return int(psutil.Process(pid).memory_info().rss) // 1024
+    return None

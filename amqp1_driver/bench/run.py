@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import socket
 import time
@@ -133,11 +132,11 @@ class _Run:
         if self._recorder is not None:
             self._recorder.begin(self._crew, self._clients, self._servers)
         self._ask("mark", "marked")
-        before = self._bus_usage()
+        before = buses.used(self._pid)
         at = time.monotonic_ns() + _LEAD_NS
         clients = self._send(at)
         self._drain("received", sum(client["sent"] for client in clients) * self._copies)
-        bus = self._bus_usage()
+        bus = buses.used(self._pid)
         if self._recorder is not None:
             self._recorder.end(self._crew)
         self._crew.pause(_SETTLE)
@@ -225,13 +224,6 @@ class _Run:
         for server in self._servers:
             server.tell(do=order)
         return self._crew.wait(event, self._servers, self._limits.timeout)
-
-    def _bus_usage(self) -> usage.Usage | None:
-        if self._pid is None:
-            return None
-        with contextlib.suppress(OSError):
-            return usage.of_process(self._pid)
-        return None
 
 
 def summarise(

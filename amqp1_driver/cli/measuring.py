@@ -13,12 +13,15 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+#: packages of the extra "bench" that a measurement cannot do without
+_EXTRA = ("psutil",)
+
 
 def guarded(command: str, measure: Callable[[], int]) -> int:
     """Run ``measure``, and write the error that it raises to standard error.
 
     :returns: exit status: the result of ``measure``; 130 after ^C or SIGTERM; 2 for a ValueError,
-        which is a wrong argument; 1 for Trouble or OSError
+        which is a wrong argument; 1 for Trouble, OSError or a package that is not installed
     """
     from amqp1_driver.bench.children import Trouble
 
@@ -30,6 +33,14 @@ def guarded(command: str, measure: Callable[[], int]) -> int:
         return 130
     except (Trouble, OSError) as error:
         print(f"amqp1 {command}: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        print(
+            f"amqp1 {command}: {error.name} is not installed: pip install 'amqp1-driver[bench]'",
+            file=sys.stderr,
+        )
         return 1
     except ValueError as error:
         print(f"amqp1 {command}: {error}", file=sys.stderr)

@@ -106,6 +106,16 @@ def test_a_bus_that_does_not_answer_is_no_success(
     assert "amqp, round 1: not ready in 2 s: server-1" in capsys.readouterr().out
 
 
+def test_a_package_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    assert cli.main(["bench", *SHORT, "--count", "1"]) == 1
+    assert capsys.readouterr().err == (
+        "amqp1 bench: psutil is not installed: pip install 'amqp1-driver[bench]'\n"
+    )
+
+
 def test_interrupted_it_leaves_nothing_behind() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _TELLS_CHILDREN, "bench", "--compare", "floor:", "--seconds", "60"],

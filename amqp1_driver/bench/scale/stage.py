@@ -8,14 +8,11 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from amqp1_driver.bench import buses
 from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.plan import Entry
-from amqp1_driver.bench.workers import usage
-
-_F = TypeVar("_F")
 
 #: limit for the start of a process, seconds
 _START = 60.0
@@ -129,20 +126,13 @@ class Stage:
     @property
     def bus_kib(self) -> int | None:
         """Return the bus's resident memory, KiB; None if its process is not known."""
-        return self._of_bus(usage.resident_kib)
+        return buses.resident_kib(buses.serving(self.url))
 
     @property
     def bus_cpu_us(self) -> float | None:
         """Return the bus's processor time, microseconds; None if its process is not known."""
-        return self._of_bus(lambda pid: usage.of_process(pid).cpu_us)
-
-    def _of_bus(self, figure: Callable[[int], _F]) -> _F | None:
-        pid = buses.serving(self.url)
-        if pid is None:
-            return None
-        with contextlib.suppress(OSError):
-            return figure(pid)
-        return None
+        used = buses.used(buses.serving(self.url))
+        return None if used is None else used.cpu_us
 
 
 @contextlib.contextmanager

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The resources that processes use: processor time, context switches, memory.
+"""The resources that this process uses: processor time, context switches, memory.
 
-Linux only; any thread.
+Linux only; any thread. Workers cannot use psutil: their virtual environment may lack it. It also
+has neither the peak of the memory nor the time of a thread in steps below 10 ms.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterable
 from typing import NamedTuple
-
-_TICK_US = 1e6 / os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
@@ -32,24 +30,6 @@ def own() -> Usage:
     return Usage((used.ru_utime + used.ru_stime) * 1e6, used.ru_nvcsw + used.ru_nivcsw)
 
 
-def of_process(pid: int) -> Usage:
-    """Return the usage of any process, with processor time in steps of 10 ms.
-
-    :raises OSError: the process has ended
-    """
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    switches = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        try:
-            status = _read(f"/proc/{pid}/task/{thread}/status")
-        except OSError:
-            continue  # the thread has just ended
-        switches += sum(
-            int(line.split()[1]) for line in status.splitlines() if "ctxt_switches:" in line
-        )
-    return Usage((int(fields[11]) + int(fields[12])) * _TICK_US, switches)
-
-
 def peak_kib(pid: int | str = "self") -> int:
     """Return the peak of a process's resident memory, KiB.
 
@@ -59,9 +39,9 @@ def peak_kib(pid: int | str = "self") -> int:
     return _status(pid, "VmHWM:")
 
 
-def resident_kib(pid: int | str = "self") -> int:
-    """Return the memory that a process has resident now, KiB."""
-    return _status(pid, "VmRSS:")
+def resident_kib() -> int:
+    """Return the memory that this process has resident now, KiB."""
+    return _status("self", "VmRSS:")
 
 
 def of_threads(ids: Iterable[int]) -> float:
