@@ -11,14 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 import proton
-import proton.handlers
 import proton.reactor
 
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.flow.plan import Queue
+from amqp1_driver.bench.workers.brief import Brief, address
 from amqp1_driver.bench.workers.copies import DIGITS
 from amqp1_driver.bench.workers.ledger import Ledger
 
@@ -38,55 +37,29 @@ def declare(queue: Queue, exchange: str) -> list[Request]:
 
     :param exchange: a topic exchange, which rabbit's driver needs with a binding to the queue
     """
-    requests: list[Request] = [
-        (
-            "PUT",
-            _path("queues", queue.name),
-            {
-                "durable": True,
-                "exclusive": False,
-                "auto_delete": False,
-                "arguments": queue.arguments,
-            },
-        )
-    ]
+    kept = {"durable": True, "auto_delete": False}
+    settings = {**kept, "exclusive": False, "arguments": queue.arguments}
+    requests: list[Request] = [("PUT", address("queues", queue.name), settings)]
     if queue.key is not None:
-        requests.append(
-            (
-                "PUT",
-                _path("exchanges", exchange),
-                {
-                    "type": "topic",
-                    "durable": True,
-                    "auto_delete": False,
-                    "internal": False,
-                    "arguments": {},
-                },
-            )
-        )
-        requests.append(
-            (
-                "POST",
-                "/bindings",
-                {
-                    "source": exchange,
-                    "destination_queue": queue.name,
-                    "binding_key": queue.key,
-                    "arguments": {},
-                },
-            )
-        )
+        topic = {**kept, "type": "topic", "internal": False, "arguments": {}}
+        binding = {
+            "source": exchange,
+            "destination_queue": queue.name,
+            "binding_key": queue.key,
+            "arguments": {},
+        }
+        requests += [("PUT", address("exchanges", exchange), topic), ("POST", "/bindings", binding)]
     return requests
 
 
 def delete(queue: Queue) -> Request:
     """Return the request that deletes a queue with its messages."""
-    return "DELETE", _path("queues", queue.name), None
+    return "DELETE", address("queues", queue.name), None
 
 
 def depth(url: str, queue: Queue, seconds: float) -> int:
     """Return the number of messages that wait in a queue."""
-    (body,) = ask(url, [("GET", _path("queues", queue.name), None)], seconds)
+    (body,) = ask(url, [("GET", address("queues", queue.name), None)], seconds)
     return int(body["message_count"])
 
 
@@ -97,7 +70,7 @@ def ask(url: str, requests: Sequence[Request], seconds: float) -> list[Any]:
     :raises Trouble: a response is an error, or the connection fails, or the time is over
     """
     client = _Asking(url, requests, seconds)
-    client.run()
+    _run(client)
     return client.bodies
 
 
@@ -109,72 +82,16 @@ def read(url: str, queue: Queue, count: int, seconds: float) -> dict[str, str]:
     """
     reader = _Reading(url, queue.name, count, seconds)
     if count:
-        reader.run()
+        _run(reader)
     marks: dict[str, str] = reader.ledger.dump()["marks"]
     return marks
 
 
-def _path(kind: str, name: str) -> str:
-    return f"/{kind}/{quote(name, safe='')}"
-
-
-class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """A client that connects, does one task within a time limit, and closes."""
-
-    def __init__(self, url: str, seconds: float, prefetch: int) -> None:
-        super().__init__(prefetch=prefetch, auto_settle=True)
-        self.connection: Any = None
-        self._url = url
-        self._seconds = seconds
-        self._timer: Any = None
-        self._trouble: str | None = None
-
-    def run(self) -> None:
-        """Do the task.
-
-        :raises Trouble: the task failed
-        """
-        proton.reactor.Container(self).run()
-        if self._trouble is not None:
-            raise Trouble(self._trouble)
-
-    def on_start(self, event: Any) -> None:
-        """Connect, and start the timer of the time limit."""
-        self._timer = event.container.schedule(self._seconds, self)
-        self.connection = event.container.connect(self._url, reconnect=False)
-
-    def on_timer_task(self, event: Any) -> None:
-        """Fail: the time limit is over."""
-        self.finish(f"{self.doing()}: not done in {self._seconds:g} s")
-
-    def finish(self, trouble: str | None = None) -> None:
-        """Close the connection.
-
-        :param trouble: text of the error; None: the task succeeded
-        """
-        self._trouble = self._trouble or trouble
-        self._timer.cancel()
-        self.connection.close()
-
-    def doing(self) -> str:
-        """Return a description of the current step, for errors."""
-        raise NotImplementedError
-
-    def on_transport_error(self, event: Any) -> None:
-        """Fail: the connection is lost, or the broker did not accept it."""
-        self.finish(f"{self.doing()}: {event.transport.condition}")
-
-    def on_link_error(self, event: Any) -> None:
-        """Fail: the broker detached the link with an error."""
-        self.finish(f"{self.doing()}: {event.link.remote_condition}")
-
-    def on_session_error(self, event: Any) -> None:
-        """Fail: the broker ended the session with an error."""
-        self.finish(f"{self.doing()}: {event.session.remote_condition}")
-
-    def on_connection_error(self, event: Any) -> None:
-        """Fail: the broker closed the connection with an error."""
-        self.finish(f"{self.doing()}: {event.connection.remote_condition}")
+def _run(client: Brief) -> None:
+    try:
+        client.run()
+    except RuntimeError as error:
+        raise Trouble(str(error)) from None
 
 
 class _Pair(proton.reactor.LinkOption):  # type: ignore[misc]
@@ -186,7 +103,7 @@ class _Pair(proton.reactor.LinkOption):  # type: ignore[misc]
         link.properties = proton.PropertyDict({proton.symbol("paired"): True})
 
 
-class _Asking(_Client):
+class _Asking(Brief):
     """A client that sends each request after the response to the one before."""
 
     def __init__(self, url: str, requests: Sequence[Request], seconds: float) -> None:
@@ -233,7 +150,7 @@ class _Asking(_Client):
     def on_message(self, event: Any) -> None:
         """Store a response and send the next request; fail if the response is an error."""
         if not str(event.message.subject).startswith("2"):
-            self.finish(f"{self.doing()}: {event.message.subject} {event.message.body!r}")
+            self.finish(f"{event.message.subject} {event.message.body!r}")
             return
         self.bodies.append(event.message.body)
         if len(self.bodies) < len(self._requests):
@@ -242,11 +159,11 @@ class _Asking(_Client):
             self.finish()
 
 
-class _Reading(_Client):
+class _Reading(Brief):
     """A client that takes messages and finds their numbers without decoding the messages."""
 
     def __init__(self, url: str, name: str, count: int, seconds: float) -> None:
-        super().__init__(url, seconds, 0)
+        super().__init__(url, seconds)
         self.ledger = Ledger()
         self._name = name
         self._left = count
@@ -258,7 +175,7 @@ class _Reading(_Client):
     def on_start(self, event: Any) -> None:
         """Attach to the queue, and grant the first credit."""
         super().on_start(event)
-        receiver = event.container.create_receiver(self.connection, _path("queues", self._name))
+        receiver = event.container.create_receiver(self.connection, address("queues", self._name))
         receiver.flow(min(_WINDOW, self._left))
         self._granted = min(_WINDOW, self._left)
 
@@ -273,7 +190,7 @@ class _Reading(_Client):
         delivery.settle()
         sender, number = _SENDER.search(data), _NUMBER.search(data)
         if sender is None or number is None:
-            self.finish(f"{self._name} has a message that is none of ours")
+            self.finish("a message is none of ours")
             return
         self.ledger.note(int(sender[1]), int(number[1]), 0, 0)
         self._left -= 1

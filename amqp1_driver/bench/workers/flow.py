@@ -14,7 +14,7 @@ import oslo_messaging
 from . import messaging, usage
 from .copies import DIGITS
 from .ledger import Ledger
-from .pace import Stint, drive
+from .pace import Stint, drive, sleep_until
 
 
 class Endpoint:
@@ -122,7 +122,5 @@ class Worker:
 
     def _count(self, at: int) -> int:
         """Wait until ``at``; return how many messages have been received by then."""
-        left = at - time.monotonic_ns()
-        if left > 0:
-            time.sleep(left / 1e9)
+        sleep_until(at)
         return self._ledger.received

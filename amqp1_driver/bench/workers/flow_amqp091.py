@@ -24,7 +24,7 @@ import amqp
 from . import usage
 from .copies import DIGITS
 from .ledger import FAILED, OK, Histogram, Ledger
-from .pace import Errors, outcome
+from .pace import Errors, outcome, sleep_until
 
 _BATCH = 10_000
 _POLL = 0.1
@@ -134,7 +134,7 @@ class Worker:
     # -- publishers ------------------------------------------------------------------------
 
     def _publish(self, batches: Batches, queue: str, at: int, until: int) -> None:
-        _sleep_until(at)
+        sleep_until(at)
         while time.monotonic_ns() < until:
             for _ in range(_BATCH):
                 now = time.monotonic_ns()
@@ -223,11 +223,5 @@ class Worker:
 
     def _count(self, at: int) -> int:
         """Wait until ``at``; return how many messages have been received by then."""
-        _sleep_until(at)
+        sleep_until(at)
         return self._ledger.received
-
-
-def _sleep_until(when: int) -> None:
-    left = when - time.monotonic_ns()
-    if left > 0:
-        time.sleep(left / 1e9)

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import proton
-import proton.handlers
 import proton.reactor
 
+from .brief import Brief, address
 from .copies import Copies
 
 
@@ -29,76 +28,23 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     fill.run()
 
 
-class _Client(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """A client that gives up when nothing happens for ``timeout`` seconds."""
+class _Loader(Brief):
+    """A client of one queue."""
 
-    def __init__(self, url: str, queue: str, timeout: float, prefetch: int) -> None:
-        super().__init__(prefetch=prefetch, auto_settle=True)
-        self.address = f"/queues/{quote(queue, safe='')}"
-        self.connection: Any = None
-        self._url = url
-        self._timeout = timeout
-        self._timer: Any = None
-        self._steps = self._seen = 0
-        self._trouble: str | None = None
+    def __init__(self, url: str, queue: str, timeout: float) -> None:
+        super().__init__(url, timeout)
+        self.address = address("queues", queue)
 
-    def run(self) -> None:
-        """Run until the work is done.
-
-        :raises RuntimeError: the client has given up
-        """
-        proton.reactor.Container(self).run()
-        if self._trouble is not None:
-            raise RuntimeError(f"{self.address}: {self._trouble}")
-
-    def on_start(self, event: Any) -> None:
-        """Connect, and start the timer."""
-        self._timer = event.container.schedule(self._timeout, self)
-        self.connection = event.container.connect(self._url, reconnect=False)
-
-    def on_timer_task(self, event: Any) -> None:
-        """Give up if there was no progress since the last check."""
-        if self._seen == self._steps:
-            self.finish(f"no progress in {self._timeout:g} s")
-            return
-        self._seen = self._steps
-        self._timer = event.container.schedule(self._timeout, self)
-
-    def progress(self) -> None:
-        """Note that there is progress."""
-        self._steps += 1
-
-    def finish(self, trouble: str | None = None) -> None:
-        """Close the connection.
-
-        :param trouble: why the client gives up; None: the work is done
-        """
-        self._trouble = self._trouble or trouble
-        self._timer.cancel()
-        self.connection.close()
-
-    def on_transport_error(self, event: Any) -> None:
-        """Give up: the connection is lost."""
-        self.finish(str(event.transport.condition))
-
-    def on_link_error(self, event: Any) -> None:
-        """Give up: the broker has closed the link with an error."""
-        self.finish(str(event.link.remote_condition))
-
-    def on_session_error(self, event: Any) -> None:
-        """Give up: the broker has closed the session with an error."""
-        self.finish(str(event.session.remote_condition))
-
-    def on_connection_error(self, event: Any) -> None:
-        """Give up: the broker has closed the connection with an error."""
-        self.finish(str(event.connection.remote_condition))
+    def doing(self) -> str:
+        """Return the address of the queue."""
+        return self.address
 
 
-class _Fetch(_Client):
+class _Fetch(_Loader):
     """A client that takes one message and keeps its bytes."""
 
     def __init__(self, url: str, queue: str, timeout: float) -> None:
-        super().__init__(url, queue, timeout, 0)
+        super().__init__(url, queue, timeout)
         self.data = b""
 
     def on_start(self, event: Any) -> None:
@@ -117,13 +63,13 @@ class _Fetch(_Client):
             self.finish()
 
 
-class _Fill(_Client):
+class _Fill(_Loader):
     """A client that sends ``count`` copies, settled; the queue's length shows if one is missing."""
 
     def __init__(
         self, url: str, queue: str, copies: Copies, first: int, count: int, timeout: float
     ) -> None:
-        super().__init__(url, queue, timeout, 0)
+        super().__init__(url, queue, timeout)
         self._copies = copies
         self._next = first
         self._end = first + count

@@ -71,7 +71,7 @@ class Sender:
 
     def run(self) -> None:
         """Send until the time is over or all messages are sent."""
-        _sleep_until(self._start)
+        sleep_until(self._start)
         if self._interval:
             self._open_loop()
         else:
@@ -92,7 +92,7 @@ class Sender:
             due = self._start + int(number * self._interval)
             if due >= self._until:
                 return
-            _sleep_until(due)
+            sleep_until(due)
             self._one(number, due)
 
     def _one(self, number: int, due: int) -> None:
@@ -145,7 +145,8 @@ def outcome(senders: list[Any]) -> dict[str, Any]:
     }
 
 
-def _sleep_until(when: int) -> None:
+def sleep_until(when: int) -> None:
+    """Sleep until a time in monotonic nanoseconds."""
     left = when - time.monotonic_ns()
     if left > 0:
         time.sleep(left / 1e9)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from importlib.metadata import version
 from typing import Any
 
 import proton
@@ -19,15 +18,15 @@ import proton.reactor
 
 from .ledger import FAILED, OK, Histogram, Ledger
 from .pace import Errors, Stint, outcome
+from .part import Part
 
 
-def about() -> dict[str, Any]:
-    """Return the handler that is measured, and the version of proton."""
-    name = "python-qpid-proton"
-    return {"driver": "proton.handlers.MessagingHandler", "versions": {name: version(name)}}
+class _Raw(Part):
+    driver = "proton.handlers.MessagingHandler"
+    distributions = ("python-qpid-proton",)
 
 
-class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
+class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
     """A receiver that answers calls."""
 
     def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
@@ -47,13 +46,6 @@ class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
         threading.Thread(target=container.run, daemon=True).start()
         if not self._opened.wait(self._order["timeout"]):
             raise RuntimeError(f"the bus does not attach {self._order['topic']}")
-
-    def close(self) -> None:
-        """Do nothing: the process ends."""
-
-    def about(self) -> dict[str, Any]:
-        """Return the handler that is measured, and the version of proton."""
-        return about()
 
     def on_start(self, event: Any) -> None:
         """Connect, and attach a receiver."""
@@ -80,25 +72,11 @@ class Server(proton.handlers.MessagingHandler):  # type: ignore[misc]
         sender.send(proton.Message(address=to, correlation_id=message.id, body=message.body))
 
 
-class Client:
+class Client(_Raw):
     """A sender with a new connection for each stint."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
-
-    def open(self) -> None:
-        """Do nothing: each stint connects."""
-
-    def close(self) -> None:
-        """Do nothing: there is no connection between stints."""
-
-    def about(self) -> dict[str, Any]:
-        """Return the handler that is measured, and the version of proton."""
-        return about()
-
-    def extra(self) -> dict[str, Any]:
-        """Return no further fields: there is nothing more to report."""
-        return {}
 
     def work(self, stint: Stint) -> dict[str, Any]:
         """Send; return the outcome as ``pace.drive`` does.

@@ -12,6 +12,7 @@ from typing import Any
 
 from .ledger import Ledger
 from .pace import Stint, drive
+from .part import Part
 
 #: sender, number, time, length of the payload that follows
 _HEAD = struct.Struct("!qqqI")
@@ -34,8 +35,10 @@ def read(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-class Server:
+class Server(Part):
     """A listener at the URL's address, which echoes calls. It has a thread for each connection."""
+
+    driver = "tcp"
 
     def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -47,13 +50,6 @@ class Server:
         """Start to listen, and to accept connections."""
         self._listener = socket.create_server(self._address, backlog=1024)
         threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        """Do nothing: the process ends."""
-
-    def about(self) -> dict[str, Any]:
-        """Return the name of what is measured; there are no libraries."""
-        return {"driver": "tcp", "versions": {}}
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -75,28 +71,16 @@ class Server:
                 sock.sendall(head + payload)
 
 
-class Client:
+class Client(Part):
     """A sender that waits for each call's echo."""
+
+    driver = "tcp"
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
         self._local = threading.local()
         self._payload = b"x" * order["size"]
         self._calls = order["operation"] == "call"
-
-    def open(self) -> None:
-        """Do nothing: each thread connects with its first message."""
-
-    def close(self) -> None:
-        """Do nothing: the process ends."""
-
-    def about(self) -> dict[str, Any]:
-        """Return the name of what is measured; there are no libraries."""
-        return {"driver": "tcp", "versions": {}}
-
-    def extra(self) -> dict[str, Any]:
-        """Return no further fields: there is nothing more to report."""
-        return {}
 
     def work(self, stint: Stint) -> dict[str, Any]:
         """Send; return the outcome as ``pace.drive`` does."""
