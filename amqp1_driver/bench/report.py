@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from amqp1_driver.bench.table import GAP, errors, heading, number, spread, table, widths
+
 #: groups of columns: title of the group, and its columns; medians over the rounds, sums for counts.
 #: A column has a title, the path of its figure, a factor, and the name of the spread (lowest and
 #: highest round) that the table prints with it; empty: none
@@ -58,57 +60,22 @@ _GROUPS: tuple[tuple[str, tuple[tuple[str, str, float, str], ...]], ...] = (
     ),
 )
 _COLUMNS = tuple(column for _, columns in _GROUPS for column in columns)
-_GAP = 2
 
 
-def number(value: float | None) -> str:
-    """Format a value with 2 decimals below 10, 1 below 100, and none from there.
-
-    :returns: "-" for None; an integer has no decimals
-    """
-    if value is None:
-        return "-"
-    size = abs(value)
-    if isinstance(value, int) or size >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as lines, with the first column aligned left and the others right."""
-    widths = _widths(rows)
-    return [
-        (" " * _GAP)
-        .join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        .rstrip()
-        for row in rows
-    ]
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-
-def _group_line(widths: Sequence[int]) -> str:
+def _group_line(wide: Sequence[int]) -> str:
     """Return the line with the names of the groups, each between dashes over its columns."""
-    parts, at = [" " * widths[0]], 1
+    parts, at = [" " * wide[0]], 1
     for title, columns in _GROUPS:
-        width = sum(widths[at : at + len(columns)]) + _GAP * (len(columns) - 1)
+        width = sum(wide[at : at + len(columns)]) + GAP * (len(columns) - 1)
         parts.append(f" {title} ".center(width, "-"))
         at += len(columns)
-    return (" " * _GAP).join(parts)
+    return (" " * GAP).join(parts)
 
 
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
     """Return all lines about one scenario: table, ratios and remarks."""
     rounds = max(len(entry["runs"]) for entry in scenario["entries"])
-    lines = [
-        f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
-        f"round{'s' if rounds > 1 else ''})"
-    ]
+    lines = [heading(scenario)]
     rows = [["", *(title for title, *_ in _COLUMNS)]]
     for entry in scenario["entries"]:
         if entry["median"] is not None:
@@ -119,7 +86,7 @@ def scenario_lines(scenario: dict[str, Any]) -> list[str]:
                 ]
             )
     if len(rows) > 1:
-        lines += [_group_line(_widths(rows)), *table(rows)]
+        lines += [_group_line(widths(rows)), *table(rows)]
     lines += _ratio_lines(scenario["entries"])
     for entry in scenario["entries"]:
         lines += _remarks(entry)
@@ -152,15 +119,6 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
     return ["", *table(rows)]
 
 
-def spread(ratio: dict[str, float] | None) -> str:
-    """Format a ratio with the lowest and the highest ratio of a round; "-" for None."""
-    if ratio is None:
-        return "-"
-    if ratio["low"] == ratio["high"]:  # one round
-        return f"{ratio['ratio']:.2f}"
-    return f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})"
-
-
 def _remarks(entry: dict[str, Any]) -> list[str]:
     lines = []
     for index, run in enumerate(entry["runs"], 1):
@@ -168,9 +126,7 @@ def _remarks(entry: dict[str, Any]) -> list[str]:
             lines.append(f"{entry['label']}, round {index}: {run['trouble']}")
     median = entry["median"]
     if median is not None:
-        for kind, error in median["errors"].items():
-            words = (error["first"].splitlines() or [""])[0][:160]
-            lines.append(f"{entry['label']}: {error['count']} x {kind}: {words}")
+        lines += errors(entry["label"], median["errors"])
         if median["in_doubt"]:
             lines.append(
                 f"{entry['label']}: {median['in_doubt']} messages were received though "

@@ -15,6 +15,7 @@ from amqp1_driver.bench import buses
 from amqp1_driver.bench.account import account
 from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.plan import Entry, Scenario
+from amqp1_driver.bench.summary import errors
 from amqp1_driver.bench.workers import usage
 from amqp1_driver.bench.workers.ledger import Histogram
 from amqp1_driver.bench.workers.pace import Stint, share
@@ -264,7 +265,7 @@ def summarise(
         "lost": lost,
         "duplicated": duplicated,
         "in_doubt": in_doubt,
-        "errors": _errors(clients),
+        "errors": errors(client["errors"] for client in clients),
         "seconds": sending / 1e9,
         "sent_per_s": sent * 1e9 / sending,
         "received_per_s": received * 1e9 / receiving,
@@ -290,16 +291,8 @@ def _ratio(amount: float, count: int) -> float | None:
     return amount / count if count else None
 
 
-def _errors(clients: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for client in clients:
-        for kind, (count, words) in client["errors"].items():
-            found.setdefault(kind, {"count": 0, "first": words})["count"] += count
-    return found
-
-
 def _first_error(done: Sequence[dict[str, Any]]) -> str:
-    for kind, error in _errors(done).items():
+    for kind, error in errors(client["errors"] for client in done).items():
         return f"{kind}: {error['first']}"
     return "the client has no error, the servers have received nothing"
 

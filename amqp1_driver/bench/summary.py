@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Run = dict[str, Any]
@@ -56,7 +56,10 @@ def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
     if not runs:
         return None
     result: dict[str, Any] = {name: sum(run[name] for run in runs) for name in COUNTS}
-    result["errors"] = _errors(runs)
+    result["errors"] = errors(
+        {kind: (error["count"], error["first"]) for kind, error in run["errors"].items()}
+        for run in runs
+    )
     for name in _PLAIN:
         result[name] = median([run[name] for run in runs])
     for name in _NESTED:
@@ -74,11 +77,15 @@ def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
     return {"low": min(there), "high": max(there)} if there else None
 
 
-def _errors(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+def errors(parts: Iterable[Mapping[str, Sequence[Any]]]) -> dict[str, dict[str, Any]]:
+    """Add up errors by kind.
+
+    :param parts: for each kind its number, and the text of the first error
+    """
     found: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        for kind, error in run["errors"].items():
-            found.setdefault(kind, {"count": 0, "first": error["first"]})["count"] += error["count"]
+    for part in parts:
+        for kind, (count, words) in part.items():
+            found.setdefault(kind, {"count": 0, "first": words})["count"] += count
     return found
 
 

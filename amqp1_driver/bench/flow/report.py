@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amqp1_driver.bench.flow.figures import FIGURES
-from amqp1_driver.bench.report import number, spread, table
+from amqp1_driver.bench.table import errors, heading, number, spread, table
 
 _COUNTS = ("lost", "duplicated", "failed")
 
@@ -17,11 +17,7 @@ _COUNTS = ("lost", "duplicated", "failed")
 def scenario_lines(scenario: dict[str, Any]) -> list[str]:
     """Return all lines about one scenario, with a column for each driver."""
     entries = scenario["entries"]
-    rounds = max(len(entry["runs"]) for entry in entries)
-    lines = [
-        f"{scenario['title']} ({'medians of ' if rounds > 1 else ''}{rounds} "
-        f"round{'s' if rounds > 1 else ''} of {scenario['seconds']:g} s)"
-    ]
+    lines = [heading(scenario, f" of {scenario['seconds']:g} s")]
     there = [entry for entry in entries if entry["median"] is not None]
     if there:
         lines += table(_rows(scenario["kind"], there))
@@ -62,15 +58,11 @@ def _ratio_lines(entries: Sequence[dict[str, Any]]) -> list[str]:
 def _remarks(entry: dict[str, Any]) -> list[str]:
     lines = []
     for index, run in enumerate(entry["runs"], 1):
+        name = f"{entry['label']}, round {index}"
         if "trouble" in run:
-            lines.append(f"{entry['label']}, round {index}: {run['trouble']}")
+            lines.append(f"{name}: {run['trouble']}")
             continue
-        for kind, error in run["errors"].items():
-            words = (error["first"].splitlines() or [""])[0][:160]
-            lines.append(f"{entry['label']}, round {index}: {error['count']} x {kind}: {words}")
+        lines += errors(name, run["errors"])
         if run["in_doubt"]:
-            lines.append(
-                f"{entry['label']}, round {index}: {run['in_doubt']} messages came "
-                "though their sending failed"
-            )
+            lines.append(f"{name}: {run['in_doubt']} messages came though their sending failed")
     return lines

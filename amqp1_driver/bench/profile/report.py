@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amqp1_driver.bench.profile import layers, native
-from amqp1_driver.bench.report import number, table
+from amqp1_driver.bench.table import number, table
 
 ROLES = ("client", "server")
 

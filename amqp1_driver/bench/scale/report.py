@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from amqp1_driver.bench.report import number, table
 from amqp1_driver.bench.scale.figures import exponent
+from amqp1_driver.bench.table import errors, number, table
 
 
 class Column(NamedTuple):
@@ -156,11 +156,9 @@ def _remarks(row: dict[str, Any]) -> list[str]:
     n = f"n = {row['n']}"
     if "trouble" in row:
         return [f"{n}: {row['trouble']}"]
-    found = []
+    found: list[str] = []
     for key, words in (("errors", ""), ("retried", ", and the client called again")):
-        for kind, error in row.get(key, {}).items():
-            first = (error["first"].splitlines() or [""])[0][:160]
-            found.append(f"{n}: {error['count']} x {kind}{words}: {first}")
+        found += errors(n, row.get(key, {}), words)
     for kind, words in (("resident", "resident memory of the"), ("heap", "memory of Python's")):
         for who, trend in row.get(kind, {}).items():
             found.append(

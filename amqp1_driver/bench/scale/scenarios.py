@@ -15,6 +15,7 @@ from typing import Any
 from amqp1_driver.bench.children import Trouble, Worker
 from amqp1_driver.bench.scale import figures
 from amqp1_driver.bench.scale.stage import Stage
+from amqp1_driver.bench.summary import errors
 
 Row = dict[str, Any]
 
@@ -93,7 +94,7 @@ def listeners(stage: Stage, n: int) -> Row:
         **_account(
             (n + 1) * (1 + passes) + n + 1, sum(taken) + len(_flat(again["times"])), first, then
         ),
-        "retried": _errors([again]),
+        "retried": errors(again["errors"]),
     }
 
 
@@ -181,7 +182,7 @@ def reconnect(stage: Stage, n: int) -> Row:
         ),
         "bus_kib": _more(bus_there, bus_before),
         **_account(n, len(worked), *there),
-        "retried": _errors(back),
+        "retried": errors(kinds for herd in back for kinds in herd["errors"]),
     }
 
 
@@ -290,13 +291,7 @@ def _latency(name: str, nanoseconds: Sequence[float]) -> dict[str, float | None]
 
 
 def _account(expected: int, got: int, *done: Row) -> dict[str, Any]:
-    return {"lost": expected - got, "errors": _errors(done)}
-
-
-def _errors(done: Iterable[Row]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for result in done:
-        for kinds in result["errors"]:
-            for kind, (count, words) in kinds.items():
-                found.setdefault(kind, {"count": 0, "first": words})["count"] += count
-    return found
+    return {
+        "lost": expected - got,
+        "errors": errors(kinds for part in done for kinds in part["errors"]),
+    }

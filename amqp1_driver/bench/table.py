@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The text tables of all benchmarks, and the lines above and below them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+GAP = 2
+
+
+def number(value: float | None) -> str:
+    """Format a value with 2 decimals below 10, 1 below 100, and none from there.
+
+    :returns: "-" for None; an integer has no decimals
+    """
+    if value is None:
+        return "-"
+    size = abs(value)
+    if isinstance(value, int) or size >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def spread(ratio: dict[str, float] | None) -> str:
+    """Format a ratio with the lowest and the highest ratio of a round; "-" for None."""
+    if ratio is None:
+        return "-"
+    if ratio["low"] == ratio["high"]:  # one round
+        return f"{ratio['ratio']:.2f}"
+    return f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format rows as lines, with the first column aligned left and the others right."""
+    first, *others = widths(rows)
+    return [
+        (" " * GAP).join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip()
+        for row in rows
+    ]
+
+
+def widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def heading(scenario: Mapping[str, Any], each: str = "") -> str:
+    """Return the line above a scenario's table: its title, and the number of rounds.
+
+    :param each: description of a round
+    """
+    rounds = max(len(entry["runs"]) for entry in scenario["entries"])
+    several = rounds > 1
+    return (
+        f"{scenario['title']} ({'medians of ' if several else ''}{rounds} "
+        f"round{'s' if several else ''}{each})"
+    )
+
+
+def errors(label: str, found: Mapping[str, Mapping[str, Any]], more: str = "") -> Iterator[str]:
+    """Yield a line for each kind of error, with its number and the text of the first one.
+
+    :param more: description of what followed an error
+    """
+    for kind, error in found.items():
+        words = (error["first"].splitlines() or [""])[0][:160]
+        yield f"{label}: {error['count']} x {kind}{more}: {words}"
