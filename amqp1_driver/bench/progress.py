@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 _UNITS = 100
@@ -35,6 +37,13 @@ class Progress:
             return None
         form = "{percentage:3.0f}% |{bar}| {elapsed}, about {remaining} left  {desc}"
         return tqdm(total=runs * _UNITS, file=out, bar_format=form, leave=False)
+
+    @contextlib.contextmanager
+    def running(self, what: str) -> Iterator[None]:
+        """Show a run, which takes as long as the block."""
+        self.begin(what)
+        yield
+        self.end()
 
     def begin(self, what: str) -> None:
         """Begin a run, and show ``what`` beside the bar."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver.bench.account import account
@@ -211,8 +211,3 @@ class _Run:
 
 def _soon() -> int:
     return time.monotonic_ns() + _LEAD_NS
-
-
-def good(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any] | None]:
-    """Return the runs by round, with None for each run that failed."""
-    return [None if "trouble" in run else run for run in runs]

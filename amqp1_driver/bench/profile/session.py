@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,23 +18,19 @@ from amqp1_driver.bench.profile import flame, layers, native
 from amqp1_driver.bench.profile.record import Recorder, Recording
 from amqp1_driver.bench.profile.report import scenario_lines
 from amqp1_driver.bench.profile.samples import folded
-from amqp1_driver.bench.progress import Progress
 from amqp1_driver.bench.report import fault
 from amqp1_driver.bench.run import Limits, Place, measure
-from amqp1_driver.bench.session import heading
+from amqp1_driver.bench.session import OVERHEAD, Measure, Runner
 from amqp1_driver.bench.summary import summary
 
 #: number of functions in the tables
 TOP = 25
-_OVERHEAD = 4.0
 #: end of a process that was sampled while its stack was not readable, see ``workers.sampler``
 _CRASH = "killed by signal 11"
 _ATTEMPTS = 6
 
-Measure = Callable[..., dict[str, Any]]
 
-
-class Profile:
+class Profile(Runner):
     """A profile: each scenario runs twice in each round, the second time sampled. Main thread.
 
     :param folder: for flame graphs, stacks and the document
@@ -54,16 +50,15 @@ class Profile:
         bus: str | None = None,
         measured: Measure = measure,
     ) -> None:
-        self._entries, self._scenarios, self._rounds = entries, scenarios, rounds
+        longest = max(scenario.seconds for scenario in scenarios)
+        head = {"bus": bus, "rounds": rounds, "limits": asdict(limits), "perf": perf}
+        runs = 2 * len(scenarios) * rounds * len(entries)
+        super().__init__(head, runs, longest + limits.warmup + OVERHEAD)
+        self._entries, self._plan, self._rounds = entries, scenarios, rounds
         self._place, self._limits = place, limits
         self._folder, self._perf = folder, perf
         self._measure = measured
         self._crashes = 0
-        self.document: dict[str, Any] = {
-            **heading(bus, rounds, limits),
-            "perf": perf,
-            "scenarios": [],
-        }
 
     def play(self) -> dict[str, Any]:
         """Run everything, and print each scenario's tables when it is complete.
@@ -73,23 +68,22 @@ class Profile:
         :returns: the document
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        runs = 2 * len(self._scenarios) * self._rounds * len(self._entries)
-        longest = max(scenario.seconds for scenario in self._scenarios)
-        progress = Progress(runs, longest + self._limits.warmup + _OVERHEAD)
         try:
-            for scenario in self._scenarios:
-                found = {"title": scenario.title, **asdict(scenario), "entries": []}
-                self.document["scenarios"].append(found)
-                for entry in self._entries:
-                    found["entries"].append(self._entry(entry, scenario, progress))
-                progress.write("\n".join(scenario_lines(found)) + "\n")
+            return super().play()
         finally:
-            progress.close()
             text = json.dumps(self.document, indent=1) + "\n"
             (self._folder / "profile.json").write_text(text, encoding="utf-8")
-        return self.document
 
-    def _entry(self, entry: Entry, scenario: Scenario, progress: Progress) -> dict[str, Any]:
+    def scenarios(self) -> Iterator[Iterable[str]]:
+        """Run each scenario with one driver after the other."""
+        for scenario in self._plan:
+            found = {"title": scenario.title, **asdict(scenario), "entries": []}
+            self.document["scenarios"].append(found)
+            for entry in self._entries:
+                found["entries"].append(self._entry(entry, scenario))
+            yield scenario_lines(found)
+
+    def _entry(self, entry: Entry, scenario: Scenario) -> dict[str, Any]:
         head = {"label": entry.label, "url": entry.shown}
         if entry.lacks(scenario.operation):
             return {**head, "trouble": f"it knows no {scenario.operation}"}
@@ -99,10 +93,8 @@ class Profile:
         try:
             for number in range(1, self._rounds + 1):
                 title = f"{scenario.title}: {entry.label}, round {number}/{self._rounds}"
-                plain.append(self._run(entry, scenario, progress, title, None))
-                run, recorder = self._sampled(
-                    entry, scenario, progress, f"{title}, sampled", folder
-                )
+                plain.append(self._run(entry, scenario, title, None))
+                run, recorder = self._sampled(entry, scenario, f"{title}, sampled", folder)
                 sampled.append(run)
                 recorders.append(recorder)
                 recorder.read()
@@ -125,7 +117,7 @@ class Profile:
         }
 
     def _sampled(
-        self, entry: Entry, scenario: Scenario, progress: Progress, title: str, folder: Path
+        self, entry: Entry, scenario: Scenario, title: str, folder: Path
     ) -> tuple[dict[str, Any], Recorder]:
         """Run a scenario with samples; repeat the run if a sample has killed a process.
 
@@ -134,7 +126,7 @@ class Profile:
         for attempt in range(1, _ATTEMPTS + 1):
             recorder = Recorder(folder, self._perf)
             try:
-                return self._run(entry, scenario, progress, title, recorder), recorder
+                return self._run(entry, scenario, title, recorder), recorder
             except Trouble as error:
                 if _CRASH not in str(error) or attempt == _ATTEMPTS:
                     raise
@@ -145,14 +137,12 @@ class Profile:
         self,
         entry: Entry,
         scenario: Scenario,
-        progress: Progress,
         title: str,
         recorder: Recorder | None,
     ) -> dict[str, Any]:
-        progress.begin(title)
-        run = self._measure(entry, scenario, self._place, self._limits, progress.tick, recorder)
-        progress.end()
-        return run
+        tick = self.progress.tick
+        with self.progress.running(title):
+            return self._measure(entry, scenario, self._place, self._limits, tick, recorder)
 
     @staticmethod
     def _role(role: str, recorders: Sequence[Recorder], folder: Path, title: str) -> dict[str, Any]:
@@ -177,11 +167,6 @@ class Profile:
         }
 
     @property
-    def failed(self) -> bool:
-        """Return whether a run failed."""
-        return any("trouble" in entry for entry in self._all())
-
-    @property
     def faults(self) -> list[str]:
         """Return a text for each entry that lost messages or received some twice."""
         found = [
@@ -192,7 +177,8 @@ class Profile:
         ]
         return [words for words in found if words]
 
-    def _all(self) -> list[dict[str, Any]]:
+    def results(self) -> list[dict[str, Any]]:
+        """Return all entries so far."""
         return [entry for scenario in self.document["scenarios"] for entry in scenario["entries"]]
 
 

@@ -5,22 +5,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
+import functools
 import resource
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from amqp1_driver.bench.children import Trouble
-from amqp1_driver.bench.progress import Progress
 from amqp1_driver.bench.scale import scenarios
 from amqp1_driver.bench.scale.report import lines
 from amqp1_driver.bench.scale.stage import Settings, Stage, staged
+from amqp1_driver.bench.session import Run, Runner
 
-#: version of the document; it changes when a program for older documents would misread new ones
-SCHEMA = 1
 #: limit of open file descriptors for the bus and its clients
 _DESCRIPTORS = 65536
 #: expected duration of a row, for the progress bar; seconds
@@ -39,7 +34,7 @@ SCENARIOS: dict[str, Known] = {
 }
 
 
-class Session:
+class Session(Runner):
     """A run of scenario after scenario; each n has a bus and processes of its own. Main thread.
 
     :param sizes: values of n for all scenarios; None: each scenario has its own
@@ -52,62 +47,31 @@ class Session:
         sizes: Sequence[int] | None,
         known: Mapping[str, Known] = SCENARIOS,
     ) -> None:
-        self._settings = settings
-        self._known = known
+        self._settings, self._known = settings, known
         self._plan = [(name, tuple(sizes) if sizes else known[name][2]) for name in names]
-        self.document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": {
-                "cpus": os.cpu_count(),
-                "platform": platform.platform(),
-                "python": platform.python_version(),
-            },
-            "settings": {**asdict(settings), "entry": settings.entry.shown},
-            "scenarios": [],
-        }
+        head = {"settings": {**asdict(settings), "entry": settings.entry.shown}}
+        super().__init__(head, sum(len(sizes) for _, sizes in self._plan), _EXPECTED)
 
-    def play(self) -> dict[str, Any]:
-        """Run everything, and print each scenario's table when it is complete.
-
-        :returns: the document
-        """
+    def scenarios(self) -> Iterator[Iterable[str]]:
+        """Run each scenario for each of its values of n."""
         allow_descriptors()
-        progress = Progress(sum(len(sizes) for _, sizes in self._plan), _EXPECTED)
-        try:
-            for name, sizes in self._plan:
-                found: dict[str, Any] = {"name": name, "title": self._known[name][1], "rows": []}
-                self.document["scenarios"].append(found)
-                for n in sizes:
-                    progress.begin(f"{name}, n = {n}")
-                    found["rows"].append(self._row(name, n, progress))
-                    progress.end()
-                title = f"{name}: {found['title']} ({found['rows'][0].get('bus', 'no bus')})"
-                progress.write("\n".join([*lines(name, title, found["rows"]), ""]))
-        finally:
-            progress.close()
-        return self.document
+        for name, sizes in self._plan:
+            rows: list[Run] = []
+            title = self._known[name][1]
+            self.document["scenarios"].append({"name": name, "title": title, "rows": rows})
+            for n in sizes:
+                row = self.attempt(f"{name}, n = {n}", functools.partial(self._row, name, n))
+                rows.append({"n": n, **row})
+            yield lines(name, f"{name}: {title} ({rows[0].get('bus', 'no bus')})", rows)
 
-    @property
-    def failed(self) -> bool:
-        """Return whether a row failed."""
-        return any("trouble" in row for row in self._rows())
-
-    @property
-    def faulty(self) -> bool:
-        """Return whether messages or clients were lost."""
-        return any(row.get("lost") for row in self._rows())
-
-    def _rows(self) -> list[dict[str, Any]]:
+    def results(self) -> list[Run]:
+        """Return all rows so far."""
         return [row for scenario in self.document["scenarios"] for row in scenario["rows"]]
 
-    def _row(self, name: str, n: int, progress: Progress) -> dict[str, Any]:
-        try:
-            with staged(self._settings, progress.tick) as stage:
-                row = self._known[name][0](stage, n)
-                return {"bus": stage.bus.name if stage.bus else "a bus of its own", **row}
-        except Trouble as error:
-            return {"n": n, "trouble": str(error)}
+    def _row(self, name: str, n: int) -> Run:
+        with staged(self._settings, self.progress.tick) as stage:
+            row = self._known[name][0](stage, n)
+            return {"bus": stage.bus.name if stage.bus else "a bus of its own", **row}
 
 
 def allow_descriptors() -> None:
