@@ -8,10 +8,14 @@ each driver over that number. Otherwise they have bars.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from amqp1_driver.bench.summary import FIGURES
+
+Run = dict[str, Any]
 Scenarios = Sequence[dict[str, Any]]
 
 _SHADES = {"client": 1.0, "server": 0.65, "bus": 0.35}
@@ -39,30 +43,74 @@ def check(path: str) -> None:
         raise FileNotFoundError(f"--plot {path}: there is no such folder")
 
 
+class Panel(NamedTuple):
+    """A diagram of figures over the size of a scenario, with a line for each driver.
+
+    :param figures: functions of a run; the lines of all but the first are dashed
+    :param scale: of the figures: "linear", from 0, or "log"
+    """
+
+    title: str
+    unit: str
+    figures: Sequence[Callable[[Run], float | None]]
+    scale: str = "linear"
+
+
+class Chart(NamedTuple):
+    """The panels of some scenarios, one below the other.
+
+    :param axis: name of the size of the scenarios
+    :param sizes: the sizes
+    :param drivers: for each driver its label, and its runs by scenario
+    """
+
+    title: str
+    panels: Sequence[Panel]
+    axis: str
+    sizes: Sequence[int]
+    drivers: Sequence[tuple[str, Sequence[Sequence[Run]]]]
+
+
 def draw(document: dict[str, Any], path: str) -> None:
-    """Draw the document into a file, whose suffix decides the format.
+    """Draw the document of ``amqp1 bench`` into a file, whose suffix decides the format.
 
     :raises OSError: matplotlib cannot write the file
     """
-    from matplotlib.figure import Figure
-
-    sweeps = _sweeps(document["scenarios"])
-    if not all(len(sweep) > 1 for sweep in sweeps.values()):
-        sweeps = {"": document["scenarios"]}
-    width = max(_COLUMN, 1.3 * len(sweeps[""]) if "" in sweeps else _COLUMN)
-    rows = 3 if "" in sweeps else 4
-    figure = Figure(figsize=(width * len(sweeps) + 1, _ROW * rows + 0.6), layout="constrained")
-    grid = figure.subplots(rows, len(sweeps), squeeze=False)
-    for column, (title, scenarios) in enumerate(sweeps.items()):
-        panels = [row[column] for row in grid]
-        (_lines if title else _bars)(panels, scenarios)
-        if title:
-            panels[0].set_title(f"{title}\n{panels[0].get_title()}")
+    scenarios = document["scenarios"]
     rounds = document["rounds"]
     spread = f"median of {rounds} rounds, lowest and highest" if rounds > 1 else "one round"
-    figure.suptitle(
-        f"{document['bus'] or _urls(document)}, {document['when'][:10]}, {spread}", fontsize="small"
-    )
+    caption = f"{document['bus'] or _urls(document)}, {document['when'][:10]}, {spread}"
+    sweeps = _sweeps(scenarios)
+    if all(len(sweep) > 1 for sweep in sweeps.values()):
+        charts = [_chart(title, sweep) for title, sweep in sweeps.items()]
+        draw_charts(charts, caption, path)
+        return
+    figure, grid = _grid(3, 1, max(_COLUMN, 1.3 * len(scenarios)))
+    _bars([row[0] for row in grid], scenarios)
+    _save(figure, caption, path)
+
+
+def draw_charts(charts: Sequence[Chart], caption: str, path: str) -> None:
+    """Draw charts beside each other; see ``draw``."""
+    figure, grid = _grid(max(len(chart.panels) for chart in charts), len(charts), _COLUMN)
+    for column, chart in enumerate(charts):
+        axes = [row[column] for row in grid]
+        _lines(axes, chart)
+        axes[0].set_title(f"{chart.title}\n{axes[0].get_title()}")
+        for empty in axes[len(chart.panels) :]:
+            empty.remove()
+    _save(figure, caption, path)
+
+
+def _grid(rows: int, columns: int, width: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns + 1, _ROW * rows + 0.6), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _save(figure: Any, caption: str, path: str) -> None:
+    figure.suptitle(caption, fontsize="small")
     figure.savefig(path, dpi=110)
 
 
@@ -86,112 +134,71 @@ def _lost(entry: dict[str, Any]) -> int:
     return int(entry["median"]["lost"]) if entry["median"] is not None else 0
 
 
-# -- lines over the number of threads ------------------------------------------------
+# -- lines ---------------------------------------------------------------------------
 
 
-def _lines(panels: Sequence[Any], scenarios: Scenarios) -> None:
-    rate, latency, tail, cpu = panels
+def _latency(name: str) -> Callable[[Run], float | None]:
+    return lambda run: run["latency_us"][name] / 1e3
+
+
+_PANELS = (
+    Panel("received", "messages/s", [FIGURES["recv/s"]]),
+    Panel("latency: p50, p99 dashed", "ms", [_latency("p50"), _latency("p99")], "log"),
+    Panel("p99 / p50 of the latency", "", [FIGURES["p99/p50"]]),
+    Panel("CPU, client + server", "us per message", [FIGURES["CPU client+server"]]),
+)
+
+
+def _chart(title: str, scenarios: Scenarios) -> Chart:
+    drivers = []
     for index, entry in enumerate(scenarios[0]["entries"]):
-        lost = sum(_lost(scenario["entries"][index]) for scenario in scenarios)
-        line = _Line(scenarios, index, entry["label"] + (f": {lost} lost" if lost else ""))
-        line.draw(rate, ("received_per_s",), 1.0)
-        line.draw(latency, ("latency_us", "p50"), 1e-3)
-        line.draw(latency, ("latency_us", "p99"), 1e-3, dashed=True)
-        line.draw(tail, ("latency_us", "p99"), 1.0, under=("latency_us", "p50"))
-        line.draw(cpu, ("cpu_us", "client"), 1.0, plus=("cpu_us", "server"))
-    titles = (
-        ("received", "messages/s"),
-        ("latency: p50, p99 dashed", "ms"),
-        ("p99 / p50 of the latency", ""),
-        ("CPU, client + server", "us per message"),
-    )
-    threads = [scenario["threads"] for scenario in scenarios]
-    for axes, (title, unit) in zip(panels, titles, strict=True):
-        axes.set(title=title, ylabel=unit, xlabel="threads", xscale="log")
-        axes.set_xticks(threads, [str(count) for count in threads])
+        entries = [scenario["entries"][index] for scenario in scenarios]
+        lost = sum(map(_lost, entries))
+        label = entry["label"] + (f": {lost} lost" if lost else "")
+        drivers.append((label, [entry["runs"] for entry in entries]))
+    sizes = [scenario["threads"] for scenario in scenarios]
+    return Chart(title, _PANELS, "threads", sizes, drivers)
+
+
+def _lines(grid: Sequence[Any], chart: Chart) -> None:
+    for axes, panel in zip(grid, chart.panels, strict=False):
+        for index, (label, runs) in enumerate(chart.drivers):
+            for number, figure in enumerate(panel.figures):
+                style = {"color": f"C{index}", "label": None if number else label}
+                _line(axes, chart.sizes, runs, figure, "o--" if number else "o-", style)
+        axes.set(title=panel.title, ylabel=panel.unit, xlabel=chart.axis, xscale="log")
+        axes.set_xticks(chart.sizes, [str(size) for size in chart.sizes])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-        if axes is not latency:
+        # a logarithmic axis needs a positive value
+        if panel.scale == "log" and any(
+            max(line.get_ydata(), default=0) > 0 for line in axes.lines
+        ):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+        else:
             axes.set_ylim(bottom=0)
-    latency.set_yscale("log")
-    latency.yaxis.set_major_formatter("{x:g}")
-    rate.legend()
+    grid[0].legend()
 
 
-class _Line:
-    """A line of one driver over the number of threads, in a band from lowest to highest round."""
-
-    def __init__(self, scenarios: Scenarios, index: int, label: str) -> None:
-        self._label, self._colour = label, f"C{index}"
-        self._runs = [
-            (
-                scenario["threads"],
-                [run for run in scenario["entries"][index]["runs"] if "trouble" not in run],
-            )
-            for scenario in scenarios
-        ]
-
-    def draw(
-        self,
-        axes: Any,
-        path: Sequence[str],
-        scale: float,
-        *,
-        plus: Sequence[str] = (),
-        under: Sequence[str] = (),
-        dashed: bool = False,
-    ) -> None:
-        """Draw one figure.
-
-        :param path: keys of the figure in a run
-        :param scale: factor
-        :param plus: keys of a figure to add
-        :param under: keys of a figure to divide by; unused with ``plus``
-        """
-        points = []
-        for threads, runs in self._runs:
-            values = sorted(
-                value for run in runs if (value := _value(run, path, plus, under)) is not None
-            )
-            if values:
-                points.append((threads, [value * scale for value in values]))
-        x = [threads for threads, _ in points]
-        style = {"color": self._colour, "markersize": 4, "label": None if dashed else self._label}
-        middles = [_middle(values) for _, values in points]
-        axes.plot(x, middles, "o--" if dashed else "o-", **style)
-        axes.fill_between(
-            x,
-            [values[0] for _, values in points],
-            [values[-1] for _, values in points],
-            color=self._colour,
-            alpha=0.2,
-            linewidth=0,
-        )
-
-
-def _value(
-    run: dict[str, Any], path: Sequence[str], plus: Sequence[str], under: Sequence[str]
-) -> float | None:
-    value = _at(run, path)
-    if value is not None and plus:
-        other = _at(run, plus)
-        return None if other is None else value + other
-    if value is not None and under:
-        other = _at(run, under)
-        return value / other if other else None
-    return value
-
-
-def _at(run: Any, path: Sequence[str]) -> float | None:
-    for name in path:
-        run = run[name]
-    value: float | None = run
-    return value
-
-
-def _middle(values: Sequence[float]) -> float:
-    half = len(values) // 2
-    return values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+def _line(
+    axes: Any,
+    sizes: Sequence[int],
+    runs: Sequence[Sequence[Run]],
+    figure: Callable[[Run], float | None],
+    marks: str,
+    style: dict[str, Any],
+) -> None:
+    """Draw the medians of a figure, in a band from its lowest to its highest round."""
+    points = []
+    for size, rounds in zip(sizes, runs, strict=True):
+        found = [figure(run) for run in rounds if "trouble" not in run]
+        values = [value for value in found if value is not None]
+        if values:
+            points.append((size, min(values), statistics.median(values), max(values)))
+    x, low, middle, high = zip(*points, strict=True) if points else ((),) * 4
+    axes.plot(x, middle, marks, markersize=4, **style)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
 
 
 # -- bars ----------------------------------------------------------------------------

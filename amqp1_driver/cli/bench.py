@@ -17,7 +17,16 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
-from amqp1_driver.cli.measuring import checked, guarded, positive, seconds, several, tables, write
+from amqp1_driver.cli.measuring import (
+    add_output,
+    check_output,
+    checked,
+    guarded,
+    play,
+    positive,
+    seconds,
+    several,
+)
 from amqp1_driver.cli.reach import nobody_at
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
@@ -198,8 +207,7 @@ def _limits(add: Callable[..., Any]) -> None:
 
 
 def _output(add: Callable[..., Any]) -> None:
-    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
-    add("--plot", metavar="FILE", help="draw it (needs matplotlib: amqp1-driver[bench])")
+    add_output(add)
     add("--profile", metavar="DIR", help="show where the processor time goes, see below; no ratios")
     add("--no-perf", action="store_true", help="with --profile: nothing below Python")
     add("--rst", metavar="FILE", help="with --profile: write its tables in reStructuredText too")
@@ -295,30 +303,17 @@ def _check_output(args: argparse.Namespace) -> None:
         raise ValueError("--profile has no --plot and --json: DIR gets flame graphs and JSON")
     if args.rst and not args.profile:
         raise ValueError("--rst belongs to --profile")
-    if args.plot:
-        from amqp1_driver.bench import plot
-
-        plot.check(args.plot)
-    for option, path in (("--json", args.json), ("--rst", args.rst)):
-        if path and path != "-" and not Path(path).absolute().parent.is_dir():
-            raise FileNotFoundError(f"{option} {path}: there is no such folder")
+    check_output(args)
 
 
 def _measure(
     args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any, bus: str | None
 ) -> int:
+    from amqp1_driver.bench import plot
     from amqp1_driver.bench.session import Session
 
     session = Session(entries, scenarios(args), args.rounds, place, limits, bus)
-    try:
-        with tables(args.json):
-            session.play()
-    finally:
-        write(args.json, session.document)
-    if args.plot and session.document["scenarios"]:
-        from amqp1_driver.bench import plot
-
-        plot.draw(session.document, args.plot)
+    play(session, args, plot.draw)
     return _status(session.faults, session.failed or (args.strict and session.refused))
 
 

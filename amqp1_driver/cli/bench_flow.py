@@ -16,14 +16,15 @@ from amqp1_driver.bench.flow import plan as flows
 from amqp1_driver.bench.flow.node import KINDS as NODES
 from amqp1_driver.bench.flow.plan import Flow
 from amqp1_driver.cli.measuring import (
+    add_output,
+    check_output,
     checked,
     guarded,
     one_of,
+    play,
     positive,
     seconds,
     several,
-    tables,
-    write,
 )
 
 DESCRIPTION = """\
@@ -108,7 +109,7 @@ def _what(add: Callable[..., Any]) -> None:
         help="an option of the configuration, for all drivers or one; may be repeated",
     )
     add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
-    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add_output(add)
     add("--strict", action="store_true", help="status 1 also if a message could not be sent")
 
 
@@ -205,18 +206,16 @@ def entries(args: argparse.Namespace) -> list[plan.Entry]:
 
 def _bench(args: argparse.Namespace) -> int:
     from amqp1_driver.bench.flow import node
+    from amqp1_driver.bench.flow.report import draw
     from amqp1_driver.bench.flow.session import Session
     from amqp1_driver.bench.run import Limits
 
+    check_output(args)
     drivers = entries(args)
     limits = Limits(args.warmup, args.timeout, start=args.timeout, deadline=args.deadline)
     with node.started(args.bus, args.fsync) as place:
         session = Session(drivers, scenarios(args), args.rounds, place, limits)
-        try:
-            with tables(args.json):
-                session.play()
-        finally:
-            write(args.json, session.document)
+        play(session, args, draw)
     return int(session.failed or session.faulty or (args.strict and session.refused))
 
 

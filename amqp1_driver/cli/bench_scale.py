@@ -15,14 +15,15 @@ from amqp1_driver.bench import plan
 from amqp1_driver.bench.scale.session import SCENARIOS
 from amqp1_driver.cli.bench import check_reach
 from amqp1_driver.cli.measuring import (
+    add_output,
+    check_output,
     checked,
     guarded,
     one_of,
+    play,
     positive,
     seconds,
     several,
-    tables,
-    write,
 )
 
 _BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
@@ -146,7 +147,7 @@ def _work(add: Callable[..., Any]) -> None:
     )
     add("--steps", type=positive, default=10, metavar="N", help="of these (default: 10)")
     add("--timeout", type=seconds, default=120.0, metavar="S", help="of a call (default: 120)")
-    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add_output(add)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -155,9 +156,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
+    from amqp1_driver.bench.scale.report import draw
     from amqp1_driver.bench.scale.session import Session
     from amqp1_driver.bench.scale.stage import Settings
 
+    check_output(args)
     kind, entry = args.bus
     (entry,) = plan.with_options([entry or args.driver], args.option)
     if kind is None:
@@ -175,11 +178,7 @@ def _measure(args: argparse.Namespace) -> int:
         args.timeout,
     )
     session = Session(settings, args.scenarios or list(SCENARIOS), args.n)
-    try:
-        with tables(args.json):
-            session.play()
-    finally:
-        write(args.json, session.document)
+    play(session, args, draw)
     return int(session.failed or session.faulty)
 
 

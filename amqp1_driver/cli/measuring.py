@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 #: packages of the extra "bench" that a measurement cannot do without
@@ -60,23 +61,50 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def tables(path: str | None) -> contextlib.AbstractContextManager[object]:
-    """Send tables to standard error if the JSON document goes to standard output (``-``)."""
-    if path == "-":
-        return contextlib.redirect_stdout(sys.stderr)
-    return contextlib.nullcontext()
+def add_output(add: Callable[..., Any]) -> None:
+    """Add the options for files with the results."""
+    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
+    add("--plot", metavar="FILE", help="draw it (needs matplotlib: amqp1-driver[bench])")
 
 
-def write(path: str | None, document: dict[str, Any]) -> None:
-    """Write the document as JSON; ``-`` is standard output, None writes nothing."""
-    if path is None:
-        return
-    text = json.dumps(document, indent=1) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+def check_output(args: argparse.Namespace) -> None:
+    """Check the options for files now, before an hour of measuring.
+
+    :raises ValueError: a file name does not fit
+    :raises OSError: a folder does not exist
+    """
+    if args.plot:
+        from amqp1_driver.bench import plot
+
+        plot.check(args.plot)
+    for option in ("json", "rst"):
+        path = getattr(args, option, None)
+        if path and path != "-" and not Path(path).absolute().parent.is_dir():
+            raise FileNotFoundError(f"--{option} {path}: there is no such folder")
+
+
+def play(
+    session: Any, args: argparse.Namespace, draw: Callable[[dict[str, Any], str], None]
+) -> None:
+    """Run a benchmark, print its tables, and write its document, also if an exception ends it.
+
+    If the document goes to standard output (``-``), the tables go to standard error.
+
+    :param draw: function that draws a document into a file
+    """
+    apart = contextlib.redirect_stdout(sys.stderr) if args.json == "-" else None
+    try:
+        with apart or contextlib.nullcontext():
+            session.play()
+    finally:
+        if args.json:
+            text = json.dumps(session.document, indent=1) + "\n"
+            if args.json == "-":
+                sys.stdout.write(text)
+            else:
+                Path(args.json).write_text(text, encoding="utf-8")
+    if args.plot and session.document["scenarios"]:
+        draw(session.document, args.plot)
 
 
 def checked(convert: Callable[[str], Any]) -> Callable[[str], Any]:

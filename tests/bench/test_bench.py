@@ -281,7 +281,7 @@ def test_numbers_of_threads_become_lines_one_for_each_driver(tmp_path: Path) -> 
         for threads in (2, 8)
     ]
     grid = figure.Figure().subplots(4, 1)
-    plot._lines(grid, scenarios)
+    plot._lines(grid, plot._chart("call", scenarios))
     first, second = grid[0].get_lines()
     assert (list(first.get_xdata()), list(first.get_ydata())) == ([2, 8], [40.0, 160.0])
     assert list(second.get_ydata()) == [7.0, 7.0]

@@ -451,6 +451,18 @@ def test_drivers_in_turn_and_the_last_compared_with_the_others(
     assert "broken, round 1: it does not start" in lines
 
 
+def test_drivers_are_drawn_over_the_number_of_threads(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    entries = [entry(f"{label}=amqp:") for label in ("slow", "broken", "fast")]
+    flows = [Flow("two-senders", threads) for threads in (1, 8)]
+    fake = _Fake()
+    document = session.Session(entries, flows, 1, NODE, Limits(), measured=fake).play()
+    report.draw(document, str(tmp_path / "x.svg"))
+    picture = (tmp_path / "x.svg").read_text()
+    for words in ("two-senders, 100 B", "total/s", "quorum/s", "slow", "broken", "threads"):
+        assert f"<!-- {words} -->" in picture
+
+
 def test_nothing_is_compared_with_a_driver_that_came_to_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

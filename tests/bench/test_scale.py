@@ -166,6 +166,36 @@ def test_a_table_shows_totals_shares_and_growth() -> None:
     ]
 
 
+def test_growth_is_drawn_over_n(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    failed = {"n": 1000, "trouble": "no bus"}
+    document = {
+        "settings": {"entry": "amqp:"},
+        "when": "2026-01-01T",
+        "scenarios": [
+            {
+                "name": "targets",
+                "title": "casts to n targets",
+                "rows": [target(10, 0.5), target(100, 50.0), failed],
+            }
+        ],
+    }
+    report.draw(document, str(tmp_path / "x.svg"))
+    picture = (tmp_path / "x.svg").read_text()
+    for words in ("casts to n targets", "first s", "KiB each client", "amqp:"):
+        assert f"<!-- {words} -->" in picture
+    assert "<!-- taken -->" not in picture
+
+
+def test_a_name_that_is_no_picture_is_refused_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("matplotlib")
+    for command in ("bench-scale", "bench-flow"):
+        assert cli.main([command, "--plot", "x.notes"]) == 2
+        assert "--plot x.notes: the name has to end in one of" in capsys.readouterr().err
+
+
 def test_errors_and_trends_are_told_below_the_table() -> None:
     errors = {"MessagingTimeout": {"count": 2, "first": "too late\nand more"}}
     trends = {"client": {"slope": 4.0, "tau": 0.9, "grows": True}}

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from amqp1_driver.bench.flow.figures import FIGURES
+from amqp1_driver.bench.flow.figures import COMPARED, FIGURES
+from amqp1_driver.bench.plan import size_text
+from amqp1_driver.bench.plot import Chart, Panel, draw_charts
 from amqp1_driver.bench.table import errors, heading, number, spread, table
 
 _COUNTS = ("lost", "duplicated", "failed")
@@ -37,6 +39,23 @@ def _rows(kind: str, entries: Sequence[dict[str, Any]]) -> list[list[str]]:
     for name in _COUNTS:
         rows.append([name, *(str(median[name]) for median in medians)])
     return rows
+
+
+def draw(document: dict[str, Any], path: str) -> None:
+    """Draw the figures that are compared over the number of threads; see ``plot.draw``."""
+    sweeps: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for scenario in document["scenarios"]:
+        sweeps.setdefault((scenario["kind"], scenario["size"]), []).append(scenario)
+    charts = []
+    for (kind, size), scenarios in sweeps.items():
+        panels = [Panel(name, "", [FIGURES[kind][name]]) for name in COMPARED[kind]]
+        drivers = [
+            (entry["label"], [scenario["entries"][index]["runs"] for scenario in scenarios])
+            for index, entry in enumerate(scenarios[0]["entries"])
+        ]
+        threads = [scenario["threads"] for scenario in scenarios]
+        charts.append(Chart(f"{kind}, {size_text(size)}", panels, "threads", threads, drivers))
+    draw_charts(charts, f"{document['bus']}, {document['when'][:10]}", path)
 
 
 def connections(protocols: Sequence[str]) -> str:

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from amqp1_driver.bench.plot import Chart, Panel, draw_charts
 from amqp1_driver.bench.scale.figures import exponent
 from amqp1_driver.bench.table import errors, number, table
 
@@ -134,14 +136,33 @@ def _cells(name: str, rows: Sequence[dict[str, Any]], index: int) -> list[str]:
     row = rows[index]
     cells = [str(row["n"])]
     for column in COLUMNS[name]:
-        value = row.get(column.key)
-        if value is not None:
-            value = value * column.by if column.by != 1.0 else value
-            value = value / row["n"] if column.each else value
-        cells.append(number(value))
+        cells.append(number(_value(column, row)))
         if column.grows:
             cells.append(_growth(rows, index, column.key))
     return cells
+
+
+def _value(column: Column, row: dict[str, Any]) -> float | None:
+    value: float | None = row.get(column.key)
+    if value is None:
+        return None
+    value = value * column.by if column.by != 1.0 else value
+    return value / row["n"] if column.each else value
+
+
+def draw(document: dict[str, Any], path: str) -> None:
+    """Draw the columns whose growth the tables show over n; see ``plot.draw``."""
+    charts = []
+    for scenario in document["scenarios"]:
+        panels = [
+            Panel(column.title, "", [functools.partial(_value, column)], "log")
+            for column in COLUMNS[scenario["name"]]
+            if column.grows
+        ]
+        rows = scenario["rows"]
+        drivers = [(document["settings"]["entry"], [[row] for row in rows])]
+        charts.append(Chart(scenario["title"], panels, "n", [row["n"] for row in rows], drivers))
+    draw_charts(charts, document["when"][:10], path)
 
 
 def _growth(rows: Sequence[dict[str, Any]], index: int, key: str) -> str:
