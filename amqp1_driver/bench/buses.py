@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 
 import amqp1_driver
 from amqp1_driver.bench.children import Trouble
+from amqp1_driver.bench.plan import RABBITMQ
 from amqp1_driver.bench.workers.usage import Usage
 from amqp1_driver.testing.fixture import BusProcess
 
-#: Debian suites from which tools/rabbitmq.sh installs RabbitMQ, by kind of bus
-RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
-BUSES = ("router", "broker", *RABBITMQ)
 _INSTALL_SECONDS, _START_SECONDS, _STOP_SECONDS = 600.0, 90.0, 60.0
 
 
@@ -43,7 +41,7 @@ class Bus(NamedTuple):
 def started(kind: str, environment: Mapping[str, str] | None = None) -> Iterator[Bus]:
     """Start a bus, and stop it at the end of the block.
 
-    :param kind: one of ``BUSES``
+    :param kind: one of ``plan.BUSES``
     :param environment: further environment variables, for RabbitMQ only
     :raises Trouble: the bus cannot be installed, started or stopped
     """

@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from amqp1_driver.masking import given, masked, masked_option
 
+#: Debian suites from which tools/rabbitmq.sh installs RabbitMQ, by kind of bus
+RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
+#: kinds of buses that a benchmark starts
+BUSES = ("router", "broker", *RABBITMQ)
 OPERATIONS = ("call", "cast", "fanout", "notify")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|ki|mi|kib|mib)?b?", re.IGNORECASE)
 #: a text that cannot hold a password, because it is neither a URL nor a variable nor a file
@@ -188,7 +192,7 @@ def unique(entries: Sequence[Entry]) -> list[Entry]:
         seen[item.label] = seen.get(item.label, 0) + 1
         number = seen[item.label]
         label = item.label if number == 1 else f"{item.label} #{number}"
-        result.append(Entry(label, item.url, item.python, item.kind, item.options))
+        result.append(replace(item, label=label))
     return result
 
 
@@ -209,10 +213,7 @@ def with_options(entries: Sequence[Entry], options: Sequence[str]) -> list[Entry
             raise ValueError(f"no driver is called {label!r}: {', '.join(sorted(labels))}")
         for each in [label] if colon else labels:
             given[each].append(text[len(label) + 1 :] if colon else text)
-    return [
-        Entry(item.label, item.url, item.python, item.kind, tuple(given[item.label]))
-        for item in entries
-    ]
+    return [replace(item, options=tuple(given[item.label])) for item in entries]
 
 
 def interleave(entries: Sequence[Entry], rounds: int) -> Iterator[tuple[int, Entry]]:

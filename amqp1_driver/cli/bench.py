@@ -29,7 +29,6 @@ from amqp1_driver.cli.measuring import (
 )
 from amqp1_driver.cli.reach import nobody_at
 
-_BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
 _VENVS = ("removed", "rabbit")
 
 DESCRIPTION = """\
@@ -106,7 +105,7 @@ def _what(add: Callable[..., Any]) -> None:
     )
     add(
         "--bus",
-        choices=_BUSES,
+        choices=plan.BUSES,
         default=None,
         help="start this bus, for URLs without a host (default: router)",
     )

@@ -13,7 +13,6 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.flow import plan as flows
-from amqp1_driver.bench.flow.node import KINDS as NODES
 from amqp1_driver.bench.flow.plan import Flow
 from amqp1_driver.cli.measuring import (
     add_output,
@@ -93,7 +92,7 @@ def _what(add: Callable[..., Any]) -> None:
         metavar="[LABEL=]URL[@VENV]",
         help="drivers, the last is compared with the others (default: see below)",
     )
-    add("--bus", choices=NODES, default="rabbitmq-4.3", help="default: rabbitmq-4.3")
+    add("--bus", choices=tuple(plan.RABBITMQ), default="rabbitmq-4.3", help="default: rabbitmq-4.3")
     add(
         "--fsync",
         type=_milliseconds,

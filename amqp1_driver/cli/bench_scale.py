@@ -26,7 +26,7 @@ from amqp1_driver.cli.measuring import (
     several,
 )
 
-_BUSES = ("router", "broker", "rabbitmq-4.0", "rabbitmq-4.3")
+_KINDS = ", ".join(plan.BUSES)
 
 DESCRIPTION = """\
 Measures how the time, memory and fairness of a driver of oslo.messaging grow with the number of
@@ -90,7 +90,7 @@ def _what(add: Callable[..., Any]) -> None:
         type=checked(_bus),
         default=("router", None),
         metavar="KIND|URL[@VENV]",
-        help=f"start {', '.join(_BUSES)} for each row, or take one that is there (default: router)",
+        help=f"start {_KINDS} for each row, or take one that is there (default: router)",
     )
     add(
         "--driver",
@@ -183,9 +183,9 @@ def _measure(args: argparse.Namespace) -> int:
 
 
 def _bus(text: str) -> tuple[str | None, plan.Entry | None]:
-    if text in _BUSES:
+    if text in plan.BUSES:
         return text, None
     entry = plan.entry(text)
     if entry.needs_bus or entry.kind != "messaging":
-        raise ValueError(f"{text!r} is neither a URL with a host nor one of {', '.join(_BUSES)}")
+        raise ValueError(f"{text!r} is neither a URL with a host nor one of {_KINDS}")
     return None, entry

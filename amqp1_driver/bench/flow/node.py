@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from amqp1_driver.bench import buses
 from amqp1_driver.bench.flow.slowdisk import fdatasync_us, slowed
+from amqp1_driver.bench.plan import RABBITMQ
 
-KINDS = tuple(buses.RABBITMQ)
 _SECONDS = 30.0
 
 
@@ -63,10 +63,10 @@ def protocol(found: Any) -> str:
 def started(kind: str, fsync_ms: float) -> Iterator[Node]:
     """Start a node, and stop it at the end of the block.
 
-    :param kind: one of ``KINDS``
+    :param kind: one of ``plan.RABBITMQ``
     :param fsync_ms: delay before each ``fsync`` and ``fdatasync`` of the node, milliseconds
     :raises Trouble: the node does not start
     """
     disk = {"fdatasync_us": round(fdatasync_us()), "added_ms": fsync_ms}
     with slowed(fsync_ms) as environment, buses.started(kind, environment) as bus:
-        yield Node(bus.name, bus.address, buses.RABBITMQ[kind], disk)
+        yield Node(bus.name, bus.address, RABBITMQ[kind], disk)
