@@ -378,7 +378,7 @@ def test_a_profile_that_comes_to_nothing_fails(
 
 def test_a_run_is_sampled_for_real(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, tables = tmp_path / "out", tmp_path / "tables.rst"
-    arguments = ["--compare", "tcp:", "--count", "4000", "--threads", "4", "--warmup", "0.1"]
+    arguments = ["--compare", "tcp:", "--count", "20000", "--threads", "4", "--warmup", "0.1"]
     arguments += ["--profile", str(folder), "--no-perf", "--rst", str(tables)]
     assert cli.main(["bench", *arguments]) == 0
     document = json.loads((folder / "profile.json").read_text())
