@@ -30,6 +30,7 @@ import oslo_messaging as om
 from oslo_config import cfg
 
 import amqp1_driver
+from amqp1_driver.bench.table import list_table, table
 from amqp1_driver.testing.fixture import BusProcess
 
 PACKAGE = str(Path(amqp1_driver.__file__).parent)
@@ -205,18 +206,9 @@ def measure() -> dict[str, tuple[Walk, list[Step]]]:
 COLUMNS = ("", "calls of functions", "functions", "modules", "hops from the mailbox to proton")
 
 
-def table(found: dict[str, Walk]) -> list[tuple[str, ...]]:
+def cells(found: dict[str, Walk]) -> list[tuple[str, ...]]:
     """Return the rows of the table, the first one with the titles."""
     return [COLUMNS, *((name, *(f"{round(x)}" for x in one)) for name, one in found.items())]
-
-
-def rst(rows: list[tuple[str, ...]]) -> str:
-    """Return the rows as a table of reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in rows:
-        for number, cell in enumerate(row):
-            lines.append(f"   {'* -' if not number else '  -'} {cell}".rstrip())
-    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -227,15 +219,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     found = measure()
-    rows = table({name: counts for name, (counts, _) in found.items()})
+    rows = cells({name: counts for name, (counts, _) in found.items()})
     if options.rst:
-        print(rst(rows), end="")
+        print("\n".join(list_table(rows)), end="")
         return
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    print("\n".join(table(rows)))
     if options.list:
         for thread in dict.fromkeys(step.thread for step in found["one call"][1]):
             print(f"\nthread {thread}")

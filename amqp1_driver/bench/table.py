@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The text tables of all benchmarks, and the lines above and below them. Pure."""
+"""Tables as text, and what benchmarks write above and below them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 GAP = 2
@@ -32,13 +32,31 @@ def spread(ratio: dict[str, float] | None) -> str:
     return f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})"
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as lines, with the first column aligned left and the others right."""
-    first, *others = widths(rows)
+def table(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[str]:
+    """Format rows as lines without trailing blanks.
+
+    :param left: numbers of the columns that are aligned left; the others are aligned right
+    """
+    wide = widths(rows)
     return [
-        (" " * GAP).join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip()
+        (" " * GAP)
+        .join(
+            cell.ljust(width) if number in left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, wide, strict=True))
+        )
+        .rstrip()
         for row in rows
     ]
+
+
+def list_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format rows as a table of reStructuredText, the first one with the titles."""
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in rows:
+        lines += [
+            f"   {' ' if number else '*'} - {cell}".rstrip() for number, cell in enumerate(row)
+        ]
+    return [*lines, ""]
 
 
 def widths(rows: Sequence[Sequence[str]]) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amqp1_driver.bench.profile import layers, native
-from amqp1_driver.bench.table import number, table
+from amqp1_driver.bench.table import list_table, number, table
 
 ROLES = ("client", "server")
 
@@ -178,7 +178,7 @@ def _rst_cost(found: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
                 " + ".join(str(part["samples"]) for part in entry["roles"].values()),
             ]
         )
-    return _list_table(rows)
+    return list_table(rows)
 
 
 def _both(parts: dict[str, float | None]) -> str:
@@ -199,13 +199,4 @@ def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: s
         ]
         inside = [f"{us} ({share})" for share, us in kernel]
         rows.append(["*of all layers, in the kernel*", *inside])
-    return _list_table(rows)
-
-
-def _list_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in rows:
-        lines += [
-            f"   {'*' if index == 0 else ' '} - {cell}".rstrip() for index, cell in enumerate(row)
-        ]
-    return [*lines, ""]
+    return list_table(rows)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from amqp1_driver.bench.table import table as aligned
 from amqp1_driver.pipeline.report.model import Column, Table, Value
 from amqp1_driver.pipeline.report.numbers import shown
 
@@ -20,16 +21,9 @@ def as_text(table: Table) -> str:
         [_cell(value, column) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows
     ]
-    widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(heads))]
-    right = [numeric(table, i) for i in range(len(heads))]
-    lines = [table.title]
-    for line in [heads, *cells]:
-        padded = (
-            text.rjust(width) if flush else text.ljust(width)
-            for text, width, flush in zip(line, widths, right, strict=True)
-        )
-        lines.append(("  " + "  ".join(padded)).rstrip())
-    return "\n".join(lines)
+    left = [index for index in range(len(heads)) if not numeric(table, index)]
+    lines = (f"  {line}".rstrip() for line in aligned([heads, *cells], left))
+    return "\n".join([table.title, *lines])
 
 
 def numeric(table: Table, index: int) -> bool:
