@@ -11,14 +11,16 @@ import argparse
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
 from amqp1_driver.cli.measuring import (
-    add_output,
+    OUTPUT,
+    Options,
+    add_options,
     check_output,
     checked,
     guarded,
@@ -80,6 +82,74 @@ it was; with --strict also if one could not be sent; 2 for wrong arguments; 130 
 """
 
 
+_WHAT: Options = {
+    "--compare [LABEL=]URL[@VENV]": (
+        {"nargs": "+", "type": checked(plan.entry)},
+        None,
+        "drivers, see below; ratios are to the first (default: amqp:)",
+    ),
+    "--bus": (plan.BUSES, None, "start this bus, for URLs without a host (default: router)"),
+    "--bus-pid PID": (
+        int,
+        None,
+        "the bus's process (default: the local one that listens at the URL)",
+    ),
+    "--option [LABEL:]GROUP.NAME=VALUE": (
+        {"action": "append"},
+        [],
+        "an option of the configuration, for all drivers or one; may be repeated",
+    ),
+    "--rounds N": (positive, 1, "how often each"),
+    "--make-venv KIND DIR": (
+        {"nargs": 2},
+        None,
+        "only make a virtual environment, KIND removed or rabbit",
+    ),
+}
+_WORK: Options = {
+    "--op": ({"nargs": "+", "choices": plan.OPERATIONS}, ["call"], "default: call"),
+    "--threads N,...": (
+        several(positive),
+        [8],
+        "that send in each client; several: a scenario for each",
+    ),
+    "--size B,...": (
+        several(checked(plan.size)),
+        [100],
+        "of the payload, as 16K,1M; several: a scenario for each",
+    ),
+    "--reply-size B": (
+        checked(plan.size),
+        None,
+        "of the reply to a call (default: the payload goes back)",
+    ),
+    "--clients N": (positive, 1, "processes"),
+    "--servers N": (positive, 1, "processes"),
+    "--executor N": (positive, 64, "threads of a server"),
+    "--count N": (positive, 0, "messages in a run, instead of --seconds"),
+    "--rate R": (
+        seconds,
+        0.0,
+        "messages per second of all clients; a message's latency then counts from when it was "
+        "due (default: as fast as it goes, each thread waits for its message)",
+    ),
+}
+_LIMITS: Options = {
+    "--seconds S": (seconds, None, "of a run (default: 5)"),
+    "--warmup S": (seconds, 1.0, "before it, not counted"),
+    "--timeout S": (seconds, 30.0, "of a call"),
+    "--drain S": (seconds, 3.0, "without progress until what is under way is lost"),
+    "--deadline S": (seconds, 300.0, "of the sending with --count"),
+}
+_OUTPUT: Options = {
+    **OUTPUT,
+    "--profile DIR": ({}, None, "show where the processor time goes, see below; no ratios"),
+    "--no-perf": ({"action": "store_true"}, None, "with --profile: nothing below Python"),
+    "--rst FILE": ({}, None, "with --profile: write its tables in reStructuredText too"),
+    "--strict": ({"action": "store_true"}, None, "status 1 also if a message could not be sent"),
+}
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
@@ -89,128 +159,10 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _what(parser.add_argument_group("what is measured").add_argument)
-    _work(parser.add_argument_group("the work").add_argument)
-    _limits(parser.add_argument_group("time, in seconds").add_argument)
-    _output(parser.add_argument_group("output").add_argument)
-
-
-def _what(add: Callable[..., Any]) -> None:
-    add(
-        "--compare",
-        nargs="+",
-        type=checked(plan.entry),
-        metavar="[LABEL=]URL[@VENV]",
-        help="drivers, see below; ratios are to the first (default: amqp:)",
-    )
-    add(
-        "--bus",
-        choices=plan.BUSES,
-        default=None,
-        help="start this bus, for URLs without a host (default: router)",
-    )
-    add(
-        "--bus-pid",
-        type=int,
-        metavar="PID",
-        help="the bus's process (default: the local one that listens at the URL)",
-    )
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="[LABEL:]GROUP.NAME=VALUE",
-        help="an option of the configuration, for all drivers or one; may be repeated",
-    )
-    add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
-    add(
-        "--make-venv",
-        nargs=2,
-        metavar=("KIND", "DIR"),
-        help="only make a virtual environment, KIND removed or rabbit",
-    )
-
-
-def _work(add: Callable[..., Any]) -> None:
-    add("--op", nargs="+", choices=plan.OPERATIONS, default=["call"], help="default: call")
-    add(
-        "--threads",
-        type=several(positive),
-        default=[8],
-        metavar="N,...",
-        help="that send in each client; several: a scenario for each (default: 8)",
-    )
-    add(
-        "--size",
-        type=several(checked(plan.size)),
-        default=[100],
-        metavar="B,...",
-        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)",
-    )
-    add(
-        "--reply-size",
-        type=checked(plan.size),
-        metavar="B",
-        help="of the reply to a call (default: the payload goes back)",
-    )
-    add("--clients", type=positive, default=1, metavar="N", help="processes (default: 1)")
-    add("--servers", type=positive, default=1, metavar="N", help="processes (default: 1)")
-    add(
-        "--executor",
-        type=positive,
-        default=64,
-        metavar="N",
-        help="threads of a server (default: 64)",
-    )
-    add(
-        "--count",
-        type=positive,
-        default=0,
-        metavar="N",
-        help="messages in a run, instead of --seconds",
-    )
-    add(
-        "--rate",
-        type=seconds,
-        default=0.0,
-        metavar="R",
-        help="messages per second of all clients; a message's latency then counts from when it was "
-        "due (default: as fast as it goes, each thread waits for its message)",
-    )
-
-
-def _limits(add: Callable[..., Any]) -> None:
-    add("--seconds", type=seconds, default=None, metavar="S", help="of a run (default: 5)")
-    add(
-        "--warmup",
-        type=seconds,
-        default=1.0,
-        metavar="S",
-        help="before it, not counted (default: 1)",
-    )
-    add("--timeout", type=seconds, default=30.0, metavar="S", help="of a call (default: 30)")
-    add(
-        "--drain",
-        type=seconds,
-        default=3.0,
-        metavar="S",
-        help="without progress until what is under way is lost (default: 3)",
-    )
-    add(
-        "--deadline",
-        type=seconds,
-        default=300.0,
-        metavar="S",
-        help="of the sending with --count (default: 300)",
-    )
-
-
-def _output(add: Callable[..., Any]) -> None:
-    add_output(add)
-    add("--profile", metavar="DIR", help="show where the processor time goes, see below; no ratios")
-    add("--no-perf", action="store_true", help="with --profile: nothing below Python")
-    add("--rst", metavar="FILE", help="with --profile: write its tables in reStructuredText too")
-    add("--strict", action="store_true", help="status 1 also if a message could not be sent")
+    add_options(parser.add_argument_group("what is measured").add_argument, _WHAT)
+    add_options(parser.add_argument_group("the work").add_argument, _WORK)
+    add_options(parser.add_argument_group("time, in seconds").add_argument, _LIMITS)
+    add_options(parser.add_argument_group("output").add_argument, _OUTPUT)
 
 
 def run(args: argparse.Namespace) -> int:

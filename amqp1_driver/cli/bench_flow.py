@@ -8,14 +8,15 @@ Main thread.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.flow import plan as flows
 from amqp1_driver.bench.flow.plan import Flow
 from amqp1_driver.cli.measuring import (
-    add_output,
+    OUTPUT,
+    Options,
+    add_options,
     check_output,
     checked,
     guarded,
@@ -64,6 +65,59 @@ if one could not be sent; 2 for wrong arguments; 130 after ^C.
 """
 
 
+def _whole(text: str) -> int:
+    return 0 if text == "0" else positive(text)
+
+
+def _milliseconds(text: str) -> float:
+    return 0.0 if text == "0" else seconds(text)
+
+
+_OPTIONS: Options = {
+    "scenarios SCENARIO": (
+        {"nargs": "*", "type": one_of(flows.KINDS)},
+        None,
+        f"of {', '.join(flows.KINDS)} (default: both)",
+    ),
+    "--compare [LABEL=]URL[@VENV]": (
+        {"nargs": "+", "type": checked(plan.entry)},
+        None,
+        "drivers, the last is compared with the others (default: see below)",
+    ),
+    "--bus": (tuple(plan.RABBITMQ), "rabbitmq-4.3", "default: rabbitmq-4.3"),
+    "--fsync MS": (
+        _milliseconds,
+        5.0,
+        "by which each fsync of the broker is slowed; 0: not at all",
+    ),
+    "--option [LABEL:]GROUP.NAME=VALUE": (
+        {"action": "append"},
+        [],
+        "an option of the configuration, for all drivers or one; may be repeated",
+    ),
+    "--rounds N": (positive, 1, "how often each"),
+    **OUTPUT,
+    "--strict": ({"action": "store_true"}, None, "status 1 also if a message could not be sent"),
+    "--threads N,...": (several(positive), [8], "of each sender; several: a scenario for each"),
+    "--quorum-threads N": (
+        positive,
+        0,
+        "of the sender to the quorum queue, if it shall have another number",
+    ),
+    "--size B,...": (
+        several(checked(plan.size)),
+        [100],
+        "of the payload, as 16K,1M; several: a scenario for each",
+    ),
+    "--waiting N": (positive, 1_000_000, "messages in the queue that is received from"),
+    "--prefetch N": (_whole, 200, "of the receiver; 0: the driver's default"),
+    "--seconds S": (seconds, 5.0, "of each of the three phases of a run"),
+    "--warmup S": (seconds, 1.0, "before them, not counted"),
+    "--timeout S": (seconds, 30.0, "of what processes and broker are asked"),
+    "--deadline S": (seconds, 300.0, "of filling and of emptying a queue"),
+}
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
@@ -73,109 +127,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "scenarios",
-        nargs="*",
-        type=one_of(flows.KINDS),
-        metavar="SCENARIO",
-        help=f"of {', '.join(flows.KINDS)} (default: both)",
-    )
-    _what(parser.add_argument)
-    _work(parser.add_argument)
-
-
-def _what(add: Callable[..., Any]) -> None:
-    add(
-        "--compare",
-        nargs="+",
-        type=checked(plan.entry),
-        metavar="[LABEL=]URL[@VENV]",
-        help="drivers, the last is compared with the others (default: see below)",
-    )
-    add("--bus", choices=tuple(plan.RABBITMQ), default="rabbitmq-4.3", help="default: rabbitmq-4.3")
-    add(
-        "--fsync",
-        type=_milliseconds,
-        default=5.0,
-        metavar="MS",
-        help="by which each fsync of the broker is slowed; 0: not at all (default: 5)",
-    )
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="[LABEL:]GROUP.NAME=VALUE",
-        help="an option of the configuration, for all drivers or one; may be repeated",
-    )
-    add("--rounds", type=positive, default=1, metavar="N", help="how often each (default: 1)")
-    add_output(add)
-    add("--strict", action="store_true", help="status 1 also if a message could not be sent")
-
-
-def _work(add: Callable[..., Any]) -> None:
-    add(
-        "--threads",
-        type=several(positive),
-        default=[8],
-        metavar="N,...",
-        help="of each sender; several: a scenario for each (default: 8)",
-    )
-    add(
-        "--quorum-threads",
-        type=positive,
-        default=0,
-        metavar="N",
-        help="of the sender to the quorum queue, if it shall have another number",
-    )
-    add(
-        "--size",
-        type=several(checked(plan.size)),
-        default=[100],
-        metavar="B,...",
-        help="of the payload, as 16K,1M; several: a scenario for each (default: 100)",
-    )
-    add(
-        "--waiting",
-        type=positive,
-        default=1_000_000,
-        metavar="N",
-        help="messages in the queue that is received from (default: 1000000)",
-    )
-    add(
-        "--prefetch",
-        type=_whole,
-        default=200,
-        metavar="N",
-        help="of the receiver; 0: the driver's default (default: 200)",
-    )
-    add(
-        "--seconds",
-        type=seconds,
-        default=5.0,
-        metavar="S",
-        help="of each of the three phases of a run (default: 5)",
-    )
-    add(
-        "--warmup",
-        type=seconds,
-        default=1.0,
-        metavar="S",
-        help="before them, not counted (default: 1)",
-    )
-    add(
-        "--timeout",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="of what processes and broker are asked (default: 30)",
-    )
-    add(
-        "--deadline",
-        type=seconds,
-        default=300.0,
-        metavar="S",
-        help="of filling and of emptying a queue (default: 300)",
-    )
+    add_options(parser.add_argument, _OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -216,11 +168,3 @@ def _bench(args: argparse.Namespace) -> int:
         session = Session(drivers, scenarios(args), args.rounds, place, limits)
         play(session, args, draw)
     return int(session.failed or session.faulty or (args.strict and session.refused))
-
-
-def _whole(text: str) -> int:
-    return 0 if text == "0" else positive(text)
-
-
-def _milliseconds(text: str) -> float:
-    return 0.0 if text == "0" else seconds(text)

@@ -8,14 +8,15 @@ Main thread.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.scale.session import SCENARIOS
 from amqp1_driver.cli.bench import check_reach
 from amqp1_driver.cli.measuring import (
-    add_output,
+    OUTPUT,
+    Options,
+    add_options,
     check_output,
     checked,
     guarded,
@@ -63,6 +64,49 @@ Exit status: 0; 1 if a row came to nothing or anything was lost; 2 for wrong arg
 """
 
 
+def _bus(text: str) -> tuple[str | None, plan.Entry | None]:
+    if text in plan.BUSES:
+        return text, None
+    entry = plan.entry(text)
+    if entry.needs_bus or entry.kind != "messaging":
+        raise ValueError(f"{text!r} is neither a URL with a host nor one of {_KINDS}")
+    return None, entry
+
+
+_OPTIONS: Options = {
+    "scenarios SCENARIO": (
+        {"nargs": "*", "type": one_of(tuple(SCENARIOS))},
+        None,
+        f"of {', '.join(SCENARIOS)} (default: all)",
+    ),
+    "--n N,...": (several(positive), None, "a row for each (default: as fits)"),
+    "--bus KIND|URL[@VENV]": (
+        checked(_bus),
+        ("router", None),
+        f"start {_KINDS} for each row, or take one that is there (default: router)",
+    ),
+    "--driver SCHEME:[@VENV]": (checked(plan.entry), "amqp:", "on a bus that is started"),
+    "--option GROUP.NAME=VALUE": (
+        {"action": "append"},
+        [],
+        "an option of the configuration; may be repeated",
+    ),
+    "--threads N": (positive, 8, "that send"),
+    "--passes N": (positive, 3, "messages to each target or listener after the first"),
+    "--servers-each N": (positive, 1000, "servers in a process, where they have several"),
+    "--clients-each N": (positive, 125, "reconnecting clients in a process"),
+    "--how": (
+        ("restart", "cut"),
+        "restart",
+        "the bus is killed and started again, or each process cuts its connections",
+    ),
+    "--calls N": (positive, 10000, "of a step in which memory is watched"),
+    "--steps N": (positive, 10, "of these"),
+    "--timeout S": (seconds, 120.0, "of a call"),
+    **OUTPUT,
+}
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
@@ -72,82 +116,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _what(parser.add_argument)
-    _work(parser.add_argument)
-
-
-def _what(add: Callable[..., Any]) -> None:
-    add(
-        "scenarios",
-        nargs="*",
-        type=one_of(tuple(SCENARIOS)),
-        metavar="SCENARIO",
-        help=f"of {', '.join(SCENARIOS)} (default: all)",
-    )
-    add("--n", type=several(positive), metavar="N,...", help="a row for each (default: as fits)")
-    add(
-        "--bus",
-        type=checked(_bus),
-        default=("router", None),
-        metavar="KIND|URL[@VENV]",
-        help=f"start {_KINDS} for each row, or take one that is there (default: router)",
-    )
-    add(
-        "--driver",
-        type=checked(plan.entry),
-        default="amqp:",
-        metavar="SCHEME:[@VENV]",
-        help="on a bus that is started (default: amqp:)",
-    )
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="GROUP.NAME=VALUE",
-        help="an option of the configuration; may be repeated",
-    )
-
-
-def _work(add: Callable[..., Any]) -> None:
-    add("--threads", type=positive, default=8, metavar="N", help="that send (default: 8)")
-    add(
-        "--passes",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="messages to each target or listener after the first (default: 3)",
-    )
-    add(
-        "--servers-each",
-        type=positive,
-        default=1000,
-        metavar="N",
-        help="servers in a process, where they have several (default: 1000)",
-    )
-    add(
-        "--clients-each",
-        type=positive,
-        default=125,
-        metavar="N",
-        help="reconnecting clients in a process (default: 125)",
-    )
-    add(
-        "--how",
-        choices=("restart", "cut"),
-        default="restart",
-        help="the bus is killed and started again, or each process cuts its connections "
-        "(default: restart)",
-    )
-    add(
-        "--calls",
-        type=positive,
-        default=10000,
-        metavar="N",
-        help="of a step in which memory is watched (default: 10000)",
-    )
-    add("--steps", type=positive, default=10, metavar="N", help="of these (default: 10)")
-    add("--timeout", type=seconds, default=120.0, metavar="S", help="of a call (default: 120)")
-    add_output(add)
+    add_options(parser.add_argument, _OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -180,12 +149,3 @@ def _measure(args: argparse.Namespace) -> int:
     session = Session(settings, args.scenarios or list(SCENARIOS), args.n)
     play(session, args, draw)
     return int(session.failed or session.faulty)
-
-
-def _bus(text: str) -> tuple[str | None, plan.Entry | None]:
-    if text in plan.BUSES:
-        return text, None
-    entry = plan.entry(text)
-    if entry.needs_bus or entry.kind != "messaging":
-        raise ValueError(f"{text!r} is neither a URL with a host nor one of {_KINDS}")
-    return None, entry

@@ -10,9 +10,18 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+#: by the names of an option and its values: converter, choices, or arguments of add_argument();
+#: default; text
+Options = Mapping[str, tuple[Any, Any, str]]
+
+OUTPUT: Options = {
+    "--json FILE": ({}, None, "write everything that was measured; - for standard output"),
+    "--plot FILE": ({}, None, "draw it (needs matplotlib: amqp1-driver[bench])"),
+}
 
 #: packages of the extra "bench" that a measurement cannot do without
 _EXTRA = ("psutil",)
@@ -61,10 +70,22 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def add_output(add: Callable[..., Any]) -> None:
-    """Add the options for files with the results."""
-    add("--json", metavar="FILE", help="write everything that was measured; - for standard output")
-    add("--plot", metavar="FILE", help="draw it (needs matplotlib: amqp1-driver[bench])")
+def add_options(add: Callable[..., Any], options: Options) -> None:
+    """Add options to a parser; the text of each gets its default value, unless it names one."""
+    for names, (how, default, words) in options.items():
+        flag, *metavar = names.split()
+        more = how if isinstance(how, dict) else {"type": how}
+        if isinstance(how, tuple):
+            more = {"choices": how}
+        if metavar:
+            more = {**more, "metavar": tuple(metavar) if len(metavar) > 1 else metavar[0]}
+        if default is not None:
+            more = {**more, "default": default}
+        if default and "default: " not in words:
+            values = default if isinstance(default, list) else [default]
+            shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+            words = f"{words} (default: {','.join(shown)})"
+        add(flag, help=words, **more)
 
 
 def check_output(args: argparse.Namespace) -> None:
