@@ -9,63 +9,48 @@ from typing import Any
 
 from amqp1_driver.bench.table import GAP, errors, heading, number, spread, table, widths
 
-#: groups of columns: title of the group, and its columns; medians over the rounds, sums for counts.
-#: A column has a title, the path of its figure, a factor, and the name of the spread (lowest and
-#: highest round) that the table prints with it; empty: none
-_GROUPS: tuple[tuple[str, tuple[tuple[str, str, float, str], ...]], ...] = (
-    (
-        "messages",
-        (
-            ("sent/s", "sent_per_s", 1.0, ""),
-            ("recv/s", "received_per_s", 1.0, "recv/s"),
-            ("lost", "lost", 1.0, ""),
-            ("dup", "duplicated", 1.0, ""),
-            ("err", "failed", 1.0, ""),
-        ),
+#: groups of columns, which have medians over the rounds, and sums for counts. A column has a title,
+#: the path of its figure, a factor, and the name of the spread (lowest and highest round) that the
+#: table prints with it; empty: none
+_GROUPS: dict[str, tuple[tuple[str, str, float, str], ...]] = {
+    "messages": (
+        ("sent/s", "sent_per_s", 1.0, ""),
+        ("recv/s", "received_per_s", 1.0, "recv/s"),
+        ("lost", "lost", 1.0, ""),
+        ("dup", "duplicated", 1.0, ""),
+        ("err", "failed", 1.0, ""),
     ),
-    (
-        "latency ms",
-        (
-            ("p50", "latency_us.p50", 1e-3, ""),
-            ("p90", "latency_us.p90", 1e-3, ""),
-            ("p99", "latency_us.p99", 1e-3, ""),
-            ("max", "latency_us.max", 1e-3, ""),
-            ("p99/p50", "latency_us.p99/p50", 1.0, ""),
-        ),
+    "latency ms": (
+        ("p50", "latency_us.p50", 1e-3, ""),
+        ("p90", "latency_us.p90", 1e-3, ""),
+        ("p99", "latency_us.p99", 1e-3, ""),
+        ("max", "latency_us.max", 1e-3, ""),
+        ("p99/p50", "latency_us.p99/p50", 1.0, ""),
     ),
-    (
-        "CPU us/message",
-        (
-            ("client", "cpu_us.client", 1.0, ""),
-            ("server", "cpu_us.server", 1.0, ""),
-            ("cl+srv", "cpu_us.client+server", 1.0, "CPU client+server"),
-            ("bus", "cpu_us.bus", 1.0, ""),
-        ),
+    "CPU us/message": (
+        ("client", "cpu_us.client", 1.0, ""),
+        ("server", "cpu_us.server", 1.0, ""),
+        ("cl+srv", "cpu_us.client+server", 1.0, "CPU client+server"),
+        ("bus", "cpu_us.bus", 1.0, ""),
     ),
-    (
-        "switches/message",
-        (
-            ("client", "switches.client", 1.0, ""),
-            ("server", "switches.server", 1.0, ""),
-            ("bus", "switches.bus", 1.0, ""),
-        ),
+    "switches/message": (
+        ("client", "switches.client", 1.0, ""),
+        ("server", "switches.server", 1.0, ""),
+        ("bus", "switches.bus", 1.0, ""),
     ),
-    (
-        "peak MiB",
-        (
-            ("client", "peak_mib.client", 1.0, ""),
-            ("server", "peak_mib.server", 1.0, ""),
-            ("bus", "peak_mib.bus", 1.0, ""),
-        ),
+    "peak MiB": (
+        ("client", "peak_mib.client", 1.0, ""),
+        ("server", "peak_mib.server", 1.0, ""),
+        ("bus", "peak_mib.bus", 1.0, ""),
     ),
-)
-_COLUMNS = tuple(column for _, columns in _GROUPS for column in columns)
+}
+_COLUMNS = tuple(column for columns in _GROUPS.values() for column in columns)
 
 
 def _group_line(wide: Sequence[int]) -> str:
     """Return the line with the names of the groups, each between dashes over its columns."""
     parts, at = [" " * wide[0]], 1
-    for title, columns in _GROUPS:
+    for title, columns in _GROUPS.items():
         width = sum(wide[at : at + len(columns)]) + GAP * (len(columns) - 1)
         parts.append(f" {title} ".center(width, "-"))
         at += len(columns)

@@ -15,15 +15,13 @@ from amqp1_driver.bench import buses
 from amqp1_driver.bench.account import account
 from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.plan import Entry, Scenario
-from amqp1_driver.bench.summary import errors
+from amqp1_driver.bench.summary import errors, latency
 from amqp1_driver.bench.workers import usage
-from amqp1_driver.bench.workers.ledger import Histogram
 from amqp1_driver.bench.workers.pace import Stint, share
 
 if TYPE_CHECKING:
     from amqp1_driver.bench.profile.record import Recorder
 
-_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 #: seconds that a run waits for late copies of messages
 _SETTLE = 0.2
 #: nanoseconds between the order to begin and the beginning, so that all clients begin together
@@ -269,8 +267,8 @@ def summarise(
         "seconds": sending / 1e9,
         "sent_per_s": sent * 1e9 / sending,
         "received_per_s": received * 1e9 / receiving,
-        "latency_us": _latency(client["latency"] for client in clients),
-        "delivery_us": _latency(server["delivery"] for server in servers),
+        "latency_us": latency(client["latency"] for client in clients),
+        "delivery_us": latency(server["delivery"] for server in servers),
         "cpu_us": per_message("cpu_us"),
         "switches": per_message("switches"),
         "peak_mib": {
@@ -279,12 +277,6 @@ def summarise(
             "bus": None if bus_peak is None else bus_peak / 1024,
         },
     }
-
-
-def _latency(parts: Any) -> dict[str, float]:
-    merged = Histogram.merged(parts)
-    found = {name: merged.percentile(percent) / 1e3 for name, percent in _PERCENTILES}
-    return {**found, "max": merged.max / 1e3}
 
 
 def _ratio(amount: float, count: int) -> float | None:

@@ -8,10 +8,13 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from amqp1_driver.bench.workers.ledger import Histogram
+
 Run = dict[str, Any]
 
 #: figures that a summary adds up over all rounds, because a median would hide rare losses
 COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
+_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
 _PLAIN = ("seconds", "sent_per_s", "received_per_s")
 _NESTED = ("latency_us", "delivery_us", "cpu_us", "switches", "peak_mib")
 
@@ -75,6 +78,13 @@ def summary(runs: Sequence[Run]) -> dict[str, Any] | None:
 def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
     there = [value for value in values if value is not None]
     return {"low": min(there), "high": max(there)} if there else None
+
+
+def latency(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Return percentiles and the maximum of histograms in the form of workers, microseconds."""
+    merged = Histogram.merged(parts)
+    found = {name: merged.percentile(percent) / 1e3 for name, percent in _PERCENTILES}
+    return {**found, "max": merged.max / 1e3}
 
 
 def errors(parts: Iterable[Mapping[str, Sequence[Any]]]) -> dict[str, dict[str, Any]]:

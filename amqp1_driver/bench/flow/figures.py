@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, QUORUM
-from amqp1_driver.bench.summary import median, ratio
-from amqp1_driver.bench.workers.ledger import Histogram
+from amqp1_driver.bench.summary import COUNTS, errors, latency, median, ratio
 
 Run = dict[str, Any]
 Figure = Callable[[Run], float | None]
 
 ALONE, BOTH = "alone", "both"
-_PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0))
-_COUNTS = ("sent", "failed", "received", "lost", "duplicated", "in_doubt")
 
 
 def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
@@ -25,19 +22,12 @@ def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
     :param outcome: of the sender, from the report of its worker
     :param at: time at which the sender began, monotonic nanoseconds
     """
-    latency = Histogram.load(outcome["latency"])
     return {
         "sent": outcome["sent"],
         "failed": outcome["failed"],
         "per_s": outcome["sent"] * 1e9 / max(1, outcome["ended"] - at),
-        "latency_us": {
-            **{name: latency.percentile(percent) / 1e3 for name, percent in _PERCENTILES},
-            "max": latency.max / 1e3,
-        },
-        "errors": {
-            kind: {"count": count, "first": words}
-            for kind, (count, words) in outcome["errors"].items()
-        },
+        "latency_us": latency([outcome["latency"]]),
+        "errors": errors([outcome["errors"]]),
     }
 
 
@@ -97,7 +87,7 @@ def summary(kind: str, runs: Sequence[Run]) -> dict[str, Any] | None:
     result: dict[str, Any] = {
         name: median([figure(run) for run in runs]) for name, figure in FIGURES[kind].items()
     }
-    for name in _COUNTS:
+    for name in COUNTS:
         result[name] = sum(run[name] for run in runs)
     result["connections"] = runs[-1]["connections"]
     return result

@@ -60,10 +60,6 @@ class Worker(messaging.Peer):
         self._held: list[threading.Event] = []
         self._changed = threading.Condition()
 
-    def rest(self) -> dict[str, Any]:
-        """Do nothing: each step reports the memory of the process."""
-        return {}
-
     def sever(self) -> dict[str, Any]:
         """Lose all connections; return their number and the time."""
         return fault.sever()

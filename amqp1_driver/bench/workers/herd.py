@@ -52,10 +52,6 @@ class Worker(messaging.Peer):
         self._errors = Errors()
         self._lock = threading.Lock()
 
-    def rest(self) -> dict[str, Any]:
-        """Do nothing: each step reports the memory of the process."""
-        return {}
-
     def connect(self, count: int, seconds: float) -> dict[str, Any]:
         """Make ``count`` clients, and have each call until it is answered; return as ``again``."""
         target = oslo_messaging.Target(topic=self.order["topic"])

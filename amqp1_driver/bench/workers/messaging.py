@@ -89,6 +89,10 @@ class Peer:
         """Return the driver that is measured, and the versions of its libraries."""
         return versions(self.transport)
 
+    def rest(self) -> dict[str, Any]:
+        """Do nothing: each step reports the memory of the process."""
+        return {}
+
 
 class Endpoint:
     """The endpoint of servers and listeners. Threads of the server's executor."""

@@ -50,10 +50,6 @@ class Worker(messaging.Peer):
         self._targets = [self._client.prepare(server=f"s{number}") for number in numbers]
         return {}
 
-    def rest(self) -> dict[str, Any]:
-        """Do nothing: each step reports the memory of the process."""
-        return {}
-
     def sweep(self, what: str, threads: int, passes: int, insist: float = 0.0) -> dict[str, Any]:
         """Send to each target, ``passes`` times; each thread has its share of the targets.
 
