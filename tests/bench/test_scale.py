@@ -182,9 +182,9 @@ def test_growth_is_drawn_over_n(tmp_path: Path) -> None:
     }
     report.draw(document, str(tmp_path / "x.svg"))
     picture = (tmp_path / "x.svg").read_text()
-    for words in ("casts to n targets", "first s", "KiB each client", "amqp:"):
+    for words in ("casts to n targets", "first_s", "client_kib / n", "amqp:"):
         assert f"<!-- {words} -->" in picture
-    assert "<!-- taken -->" not in picture
+    assert "<!-- fewest -->" not in picture
 
 
 def test_a_name_that_is_no_picture_is_refused_before_anything_is_measured(

@@ -155,7 +155,12 @@ def draw(document: dict[str, Any], path: str) -> None:
     charts = []
     for scenario in document["scenarios"]:
         panels = [
-            Panel(column.title, "", [functools.partial(_value, column)], "log")
+            Panel(
+                f"{column.key}{' / n' if column.each else ''}",
+                "",
+                [functools.partial(_value, column)],
+                "log",
+            )
             for column in COLUMNS[scenario["name"]]
             if column.grows
         ]
