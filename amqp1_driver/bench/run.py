@@ -17,7 +17,7 @@ from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.plan import Entry, Scenario
 from amqp1_driver.bench.summary import errors, latency
 from amqp1_driver.bench.workers import usage
-from amqp1_driver.bench.workers.pace import Stint, share
+from amqp1_driver.bench.workers.load import Load, share
 
 if TYPE_CHECKING:
     from amqp1_driver.bench.profile.record import Recorder
@@ -174,8 +174,8 @@ class _Run:
         """
         deadline = time.monotonic() + self._limits.start
         while True:
-            stint = self._stint(0, time.monotonic_ns(), warm=True)
-            done = self._work([stint] * len(self._clients), self._limits.warmup)
+            load = self._load(0, time.monotonic_ns(), warm=True)
+            done = self._work([load] * len(self._clients), self._limits.warmup)
             self._warm += sum(client["sent"] for client in done)
             warm = [count["warm"] for count in self._ask("count", "count")]
             warm += [client["warm"] for client in done if "warm" in client]
@@ -185,23 +185,23 @@ class _Run:
                 raise Trouble(f"no message comes through: {_first_error(done)}")
 
     def _send(self, at: int) -> list[dict[str, Any]]:
-        stints = [self._stint(index, at) for index in range(len(self._clients))]
-        return self._work(stints, self._scenario.seconds or self._limits.deadline)
+        loads = [self._load(index, at) for index in range(len(self._clients))]
+        return self._work(loads, self._scenario.seconds or self._limits.deadline)
 
-    def _work(self, stints: Sequence[Stint], seconds: float) -> list[dict[str, Any]]:
-        for client, stint in zip(self._clients, stints, strict=True):
-            client.tell(do="send", stint=asdict(stint))
+    def _work(self, loads: Sequence[Load], seconds: float) -> list[dict[str, Any]]:
+        for client, load in zip(self._clients, loads, strict=True):
+            client.tell(do="send", load=asdict(load))
         patience = seconds + 2 * self._limits.timeout
         return self._crew.wait("done", self._clients, patience)
 
-    def _stint(self, index: int, at: int, warm: bool = False) -> Stint:
+    def _load(self, index: int, at: int, warm: bool = False) -> Load:
         scenario, clients = self._scenario, len(self._clients)
         threads, senders = scenario.threads, clients * scenario.threads
         if warm:
-            return Stint(at, self._limits.warmup, 0, threads, -1, scenario.rate, senders)
+            return Load(at, self._limits.warmup, 0, threads, -1, scenario.rate, senders)
         count = share(scenario.count, clients, index) if scenario.count else 0
         seconds = scenario.seconds or self._limits.deadline
-        return Stint(at, seconds, count, threads, index * threads, scenario.rate, senders)
+        return Load(at, seconds, count, threads, index * threads, scenario.rate, senders)
 
     def _drain(self, what: str, expected: int) -> None:
         """Wait until the servers have received ``expected`` messages, or make no progress.

@@ -19,7 +19,7 @@ import pytest
 
 from amqp1_driver.bench.children import Crew, Trouble
 from amqp1_driver.bench.flow import admin, figures, node, plan, report, session, slowdisk
-from amqp1_driver.bench.flow import stock as stocks
+from amqp1_driver.bench.flow import backlog as backlogs
 from amqp1_driver.bench.flow.plan import Flow, Queue
 from amqp1_driver.bench.plan import Entry, entry
 from amqp1_driver.bench.run import Limits
@@ -219,16 +219,16 @@ def test_the_disk_as_it_is_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) ->
 # -- what waits ------------------------------------------------------------------------
 
 
-def _stock(monkeypatch: pytest.MonkeyPatch, depth: int, loaded: int) -> stocks.Stock:
+def _backlog(monkeypatch: pytest.MonkeyPatch, depth: int, loaded: int) -> backlogs.Backlog:
     monkeypatch.setattr(admin, "ask", lambda *_: [])
     monkeypatch.setattr(admin, "depth", lambda *_: depth)
-    made = stocks.Stock(entry("amqp:"), NODE, {}, 1.0)
+    made = backlogs.Backlog(entry("amqp:"), NODE, {}, 1.0)
     made.seen.extend(bytes(loaded))
     return made
 
 
 def test_what_is_neither_received_nor_waiting_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = _stock(monkeypatch, depth=5, loaded=10)
+    made = _backlog(monkeypatch, depth=5, loaded=10)
     with Crew() as crew:
         # of ten, three are received, one of them three times; five wait: two are lost
         heard = {"marks": {"0": pack(bytes([1, 3, 0, 0, 1]))}}
@@ -241,7 +241,7 @@ def test_what_is_neither_received_nor_waiting_is_lost(monkeypatch: pytest.Monkey
 
 
 def test_a_queue_that_is_full_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = _stock(monkeypatch, depth=7, loaded=7)
+    made = _backlog(monkeypatch, depth=7, loaded=7)
     made.fill(7)  # a process would be started in vain: there is no kind in its order
     assert len(made.seen) == 7
 
@@ -250,7 +250,7 @@ def test_what_a_failed_run_has_received_is_not_lost_by_the_next_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # of ten, a run without a report has received three
-    made = _stock(monkeypatch, depth=7, loaded=10)
+    made = _backlog(monkeypatch, depth=7, loaded=10)
     made.fill(7)
     monkeypatch.setattr(admin, "depth", lambda *_: 5)
     with Crew() as crew:
@@ -273,8 +273,8 @@ class _NoLoader(Crew):
 def test_what_a_failed_loader_has_not_sent_is_not_lost_by_the_next_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = _stock(monkeypatch, depth=4, loaded=4)
-    monkeypatch.setattr(stocks, "Crew", _NoLoader)
+    made = _backlog(monkeypatch, depth=4, loaded=4)
+    monkeypatch.setattr(backlogs, "Crew", _NoLoader)
     with pytest.raises(Trouble, match="not load"):
         made.fill(10)
     # two of its six messages have come; these numbers must not be used again

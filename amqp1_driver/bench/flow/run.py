@@ -12,10 +12,10 @@ from typing import Any
 from amqp1_driver.bench.account import account
 from amqp1_driver.bench.children import Crew, Trouble, Worker
 from amqp1_driver.bench.flow import admin, figures
+from amqp1_driver.bench.flow.backlog import Backlog
 from amqp1_driver.bench.flow.figures import ALONE, BOTH
 from amqp1_driver.bench.flow.node import Node
 from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, PLAIN, QUORUM, SERVER, Flow, Queue, queue
-from amqp1_driver.bench.flow.stock import Stock
 from amqp1_driver.bench.plan import Entry
 from amqp1_driver.bench.run import Limits
 
@@ -29,19 +29,19 @@ def measure(
     flow: Flow,
     node: Node,
     limits: Limits,
-    stock: Stock | None,
+    backlog: Backlog | None,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Perform a run and return its figures, ready for JSON. Main thread.
 
-    :param stock: the queue that the worker receives from; None: the worker only sends
+    :param backlog: the queue that the worker receives from; None: the worker only sends
     :param tick: called repeatedly while the run waits for its worker
     :raises Trouble: the run failed
     """
     with Crew(tick) as crew:
         run = _Run(entry, flow, node, limits, crew)
         try:
-            return run.two_senders() if flow.kind == KINDS[0] else run.receive_and_send(stock)
+            return run.two_senders() if flow.kind == KINDS[0] else run.receive_and_send(backlog)
         finally:
             run.tidy()
 
@@ -67,7 +67,7 @@ class _Run:
         self._entry, self._flow, self._node = entry, flow, node
         self._limits, self._crew = limits, crew
         self._name = f"flow-{secrets.token_hex(4)}"
-        self._exchange = Stock.EXCHANGE
+        self._exchange = Backlog.EXCHANGE
         self._queues: dict[str, Queue] = {}
         self._first = 0
         self._result: dict[str, Any] = {
@@ -94,15 +94,15 @@ class _Run:
         self._phase(worker, BOTH, CLASSIC, QUORUM)
         return self._finish(worker)
 
-    def receive_and_send(self, stock: Stock | None) -> dict[str, Any]:
+    def receive_and_send(self, backlog: Backlog | None) -> dict[str, Any]:
         """Run the sender alone, the receiver alone, then both together."""
-        assert stock is not None
+        assert backlog is not None
         worker = self._start(QUORUM)
         self._phase(worker, ALONE, QUORUM)
-        self._do(worker, "listen", topic=Stock.TOPIC)
+        self._do(worker, "listen", topic=Backlog.TOPIC)
         self._phase(worker, ALONE)
         self._phase(worker, BOTH, QUORUM)
-        return self._finish(worker, stock)
+        return self._finish(worker, backlog)
 
     # -- steps -------------------------------------------------------------------
 
@@ -154,18 +154,18 @@ class _Run:
             known = result["errors"].setdefault(kind, {"count": 0, "first": error["first"]})
             known["count"] += error["count"]
 
-    def _finish(self, worker: Worker, stock: Stock | None = None) -> dict[str, Any]:
+    def _finish(self, worker: Worker, backlog: Backlog | None = None) -> dict[str, Any]:
         """Close the worker, account for all messages, and return the result."""
         result = self._result
         result["connections"] = self._node.connections()
-        heard = self._do(worker, "hush") if stock is not None else None
+        heard = self._do(worker, "hush") if backlog is not None else None
         self._do(worker, "close")
         worker.tell(do="end")
-        if stock is not None and heard is not None:
-            lost, duplicated = stock.check(heard, self._limits.drain, self._crew)
+        if backlog is not None and heard is not None:
+            lost, duplicated = backlog.check(heard, self._limits.drain, self._crew)
             result["received"], result["lost"] = heard["received"], lost
             result["duplicated"] = duplicated
-            if not stock.depth():
+            if not backlog.depth():
                 result["errors"]["empty"] = {
                     "count": 1,
                     "first": "the queue that is received from ran empty: it needs more --waiting",

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from amqp1_driver.bench.flow import figures
+from amqp1_driver.bench.flow.backlog import Backlog
 from amqp1_driver.bench.flow.node import Node
 from amqp1_driver.bench.flow.plan import KINDS, Flow, filler, scheme
 from amqp1_driver.bench.flow.report import scenario_lines
 from amqp1_driver.bench.flow.run import measure, order
-from amqp1_driver.bench.flow.stock import Stock
 from amqp1_driver.bench.plan import Entry
 from amqp1_driver.bench.run import Limits
 from amqp1_driver.bench.session import Comparison, Measure, Run, Runs, by_round, good
@@ -47,13 +47,13 @@ class Session(Comparison):
         expected = _PHASES * longest + limits.warmup + _OVERHEAD
         super().__init__(entries, flows, rounds, head, expected)
         self._node, self._limits, self._measure = node, limits, measured
-        self._stocks: dict[tuple[str, int], Stock] = {}
+        self._backlogs: dict[tuple[str, int], Backlog] = {}
 
     def run(self, entry: Entry, scenario: Flow) -> Run:
         """Perform a run; fill the queue first if the run receives."""
-        stock = self._stock(entry, scenario) if scenario.kind == KINDS[1] else None
+        backlog = self._backlog(entry, scenario) if scenario.kind == KINDS[1] else None
         tick = self.progress.tick
-        return self._measure(entry, scenario, self._node, self._limits, stock, tick)
+        return self._measure(entry, scenario, self._node, self._limits, backlog, tick)
 
     def figures(self, scenario: Flow, entry: Entry, runs: Runs) -> dict[str, Any]:
         """Compare with the last driver."""
@@ -64,12 +64,12 @@ class Session(Comparison):
             "ratio": figures.ratios(scenario.kind, by_round(last), by_round(theirs)),
         }
 
-    def _stock(self, entry: Entry, flow: Flow) -> Stock:
+    def _backlog(self, entry: Entry, flow: Flow) -> Backlog:
         key = (scheme(entry), flow.size)
-        stock = self._stocks.get(key)
-        if stock is None:
+        backlog = self._backlogs.get(key)
+        if backlog is None:
             maker = filler(entry)
-            told = order(maker, flow, self._node, self._limits, Stock.EXCHANGE)
-            stock = self._stocks[key] = Stock(maker, self._node, told, self._limits.deadline)
-        stock.fill(flow.waiting, self.progress.tick)
-        return stock
+            told = order(maker, flow, self._node, self._limits, Backlog.EXCHANGE)
+            backlog = self._backlogs[key] = Backlog(maker, self._node, told, self._limits.deadline)
+        backlog.fill(flow.waiting, self.progress.tick)
+        return backlog

@@ -63,7 +63,7 @@ def targets(stage: Stage, n: int) -> Row:
 def listeners(stage: Stage, n: int) -> Row:
     """Start n RPC servers in one process on one connection, then call, cut off and stop them."""
     threads, passes = stage.settings.threads, stage.settings.passes
-    (server,) = stage.add("fleet")
+    (server,) = stage.add("servers")
     before, bus_before = stage.one(server, "listen", count=1, first=n), stage.bus_kib
     after = stage.one(server, "listen", count=n, first=0)
     bus_after = stage.bus_kib
@@ -103,7 +103,7 @@ def outstanding(stage: Stage, n: int) -> Row:
 
     :raises Trouble: not all calls have come to the server in time
     """
-    (server,) = stage.add("fleet", executor=n + _SPARE)
+    (server,) = stage.add("servers", executor=n + _SPARE)
     stage.one(server, "listen", count=1, first=0)
     (client,) = stage.add("sweep")
     stage.one(client, "aim", count=1)
@@ -144,30 +144,30 @@ def reconnect(stage: Stage, n: int) -> Row:
     restart = stage.settings.how == "restart"
     if restart and (stage.bus is None or stage.bus.kill is None):
         raise Trouble("a bus that was not started here can't be restarted: --how cut")
-    (server,) = stage.add("fleet", executor=16)
+    (server,) = stage.add("servers", executor=16)
     stage.one(server, "listen", count=_ECHOES, first=0, transports=_ECHOES)
     shares = [min(each, n - first) for first in range(0, n, each)]
-    herds = stage.add("herd", len(shares))
-    lean, bus_before = stage.ask(herds, "rest"), stage.bus_kib
+    clients = stage.add("clients", len(shares))
+    lean, bus_before = stage.ask(clients, "rest"), stage.bus_kib
     began = time.monotonic_ns()
-    for herd, share in zip(herds, shares, strict=True):
-        herd.tell(do="connect", count=share, seconds=seconds)
-    there = stage.hear(herds, "connect")
+    for group, share in zip(clients, shares, strict=True):
+        group.tell(do="connect", count=share, seconds=seconds)
+    there = stage.hear(clients, "connect")
     bus_there, cpu_before = stage.bus_kib, stage.bus_cpu_us
     at = up = time.monotonic_ns()
     if restart:
-        up = _restart(stage, herds, at)
+        up = _restart(stage, clients, at)
         cpu_before = None if cpu_before is None else 0.0  # the new bus is another process
     else:
         stage.tell([server], "sever")
-        stage.tell(herds, "again", since=at, seconds=seconds, cut=True)
-    back = stage.hear(herds, "again")
+        stage.tell(clients, "again", since=at, seconds=seconds, cut=True)
+    back = stage.hear(clients, "again")
     cpu = stage.bus_cpu_us
-    worked = sorted((when - herd["at"]) / 1e9 for herd in back for when in herd["worked"])
-    attempts = [(when - at) / 1e9 for herd in back for when in herd["attempts"]]
+    worked = sorted((when - group["at"]) / 1e9 for group in back for when in group["worked"])
+    attempts = [(when - at) / 1e9 for group in back for when in group["attempts"]]
     return {
         "n": n,
-        "processes": len(herds),
+        "processes": len(clients),
         "connect_s": (max(w for x in there for w in x["worked"]) - began) / 1e9,
         "away_s": (up - at) / 1e9,
         "first_s": worked[0] if worked else None,
@@ -175,18 +175,18 @@ def reconnect(stage: Stage, n: int) -> Row:
         "last_s": worked[-1] if worked else None,
         "attempts": len(attempts) / n,
         "peak_attempts": figures.peak(attempts, 1.0),
-        "clients_cpu_s": sum(herd["cpu_us"] for herd in back) / 1e6,
+        "clients_cpu_s": sum(group["cpu_us"] for group in back) / 1e6,
         "bus_cpu_s": None if cpu is None or cpu_before is None else (cpu - cpu_before) / 1e6,
         "client_kib": float(
             sum(x["resident_kib"] for x in there) - sum(x["resident_kib"] for x in lean)
         ),
         "bus_kib": _more(bus_there, bus_before),
         **_account(n, len(worked), *there),
-        "retried": errors(kinds for herd in back for kinds in herd["errors"]),
+        "retried": errors(kinds for group in back for kinds in group["errors"]),
     }
 
 
-def _restart(stage: Stage, herds: Sequence[Worker], at: int) -> int:
+def _restart(stage: Stage, clients: Sequence[Worker], at: int) -> int:
     """Kill the bus, order the clients to call, and start the bus again.
 
     :returns: when the bus was back, monotonic nanoseconds
@@ -194,7 +194,7 @@ def _restart(stage: Stage, herds: Sequence[Worker], at: int) -> int:
     bus = stage.bus
     assert bus is not None and bus.kill is not None and bus.revive is not None
     bus.kill()
-    stage.tell(herds, "again", since=at, seconds=stage.settings.timeout)
+    stage.tell(clients, "again", since=at, seconds=stage.settings.timeout)
     bus.revive()
     return time.monotonic_ns()
 

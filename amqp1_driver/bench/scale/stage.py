@@ -97,7 +97,7 @@ class Stage:
         """
         each = self.settings.servers_each
         shares = [min(each, count - first) for first in range(0, count, each)]
-        workers = self.add("fleet", len(shares), shared=True)
+        workers = self.add("servers", len(shares), shared=True)
         for index, (worker, share) in enumerate(zip(workers, shares, strict=True)):
             worker.tell(do="listen", count=share, first=index * each)
         self.hear(workers, "listen")

@@ -17,7 +17,7 @@ from oslo_serialization import jsonutils
 
 from . import messaging
 from .ledger import Ledger
-from .pace import Stint
+from .load import Load
 
 
 class Incoming:
@@ -133,10 +133,10 @@ class Client(messaging.Client):
             more.open()
         return self._server.transport
 
-    def work(self, stint: Stint) -> dict[str, Any]:
-        """Send, and wait for the servers; return the outcome as ``pace.drive`` does."""
+    def work(self, load: Load) -> dict[str, Any]:
+        """Send, and wait for the servers; return the outcome as ``load.drive`` does."""
         before = self._ledger.warm + self._ledger.received
-        done = super().work(stint)
+        done = super().work(load)
         # casts may wait in the executor of the servers
         expected = before + done["sent"] * self._copies
         until = time.monotonic() + self.order["timeout"]

@@ -14,7 +14,7 @@ import oslo_messaging
 from . import messaging, usage
 from .copies import DIGITS
 from .ledger import Ledger
-from .pace import Stint, drive, sleep_until
+from .load import Load, drive, sleep_until
 
 
 class Endpoint:
@@ -105,8 +105,8 @@ class Worker:
     def _group(
         self, sender: dict[str, Any], at: int, seconds: float, found: dict[str, Any]
     ) -> None:
-        stint = Stint(at, seconds, 0, sender["threads"], sender["first"])
-        found[sender["name"]] = drive(stint, self._sender(sender["topic"]))
+        load = Load(at, seconds, 0, sender["threads"], sender["first"])
+        found[sender["name"]] = drive(load, self._sender(sender["topic"]))
 
     def _sender(self, topic: str) -> Any:
         target = oslo_messaging.Target(topic=topic, server=self._order["server"])

@@ -24,14 +24,14 @@ import amqp
 from . import usage
 from .copies import DIGITS
 from .ledger import FAILED, OK, Histogram, Ledger
-from .pace import Errors, outcome, sleep_until
+from .load import Errors, outcome, sleep_until
 
 _BATCH = 10_000
 _POLL = 0.1
 
 
 class Batches:
-    """The account of one publisher, in the form that :func:`pace.outcome` reads.
+    """The account of one publisher, in the form that :func:`load.outcome` reads.
 
     :param number: number of the publisher; negative: warm-up
     """

@@ -20,7 +20,7 @@ from typing import Any
 from . import steps, usage
 from .channel import Channel
 from .ledger import Ledger
-from .pace import Stint
+from .load import Load
 from .sampler import Sampler
 
 
@@ -56,7 +56,7 @@ def _client(client: Any, channel: Channel, orders: Any) -> None:
             client.close()
             return
         before = usage.own()
-        done = client.work(Stint(**order["stint"]))
+        done = client.work(Load(**order["load"]))
         used = usage.own().since(before)
         channel.tell("done", **done, **_used(used), **client.extra())
 

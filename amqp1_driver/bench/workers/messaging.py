@@ -14,7 +14,7 @@ from typing import Any
 
 from . import quiet
 from .ledger import Ledger
-from .pace import Stint, drive
+from .load import Load, drive
 
 quiet.before_import()
 
@@ -171,9 +171,9 @@ class Client(Peer):
         )
         self._client = client.prepare(fanout=True) if self.operation == "fanout" else client
 
-    def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; return the outcome as ``pace.drive`` does."""
-        return drive(stint, getattr(self, "_" + self.operation))
+    def work(self, load: Load) -> dict[str, Any]:
+        """Send; return the outcome as ``load.drive`` does."""
+        return drive(load, getattr(self, "_" + self.operation))
 
     def extra(self) -> dict[str, Any]:
         """Return no further fields: there is nothing more to report."""

@@ -17,7 +17,7 @@ import proton.handlers
 import proton.reactor
 
 from .ledger import FAILED, OK, Histogram, Ledger
-from .pace import Errors, Stint, outcome
+from .load import Errors, Load, outcome
 from .part import Part
 
 
@@ -73,19 +73,19 @@ class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
 
 
 class Client(_Raw):
-    """A sender with a new connection for each stint."""
+    """A sender with a new connection for each load."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
 
-    def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; return the outcome as ``pace.drive`` does.
+    def work(self, load: Load) -> dict[str, Any]:
+        """Send; return the outcome as ``load.drive`` does.
 
-        :raises ValueError: the stint has a rate
+        :raises ValueError: the load has a rate
         """
-        if stint.rate:
+        if load.rate:
             raise ValueError("proton: sends as fast as it goes, --rate is not for it")
-        window = _Window(self._order, stint)
+        window = _Window(self._order, load)
         proton.reactor.Container(window).run()
         return outcome([window])
 
@@ -93,22 +93,22 @@ class Client(_Raw):
 class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
     """A sender that keeps ``threads`` messages under way until the time is over.
 
-    It has the attributes that ``pace.outcome`` reads.
+    It has the attributes that ``load.outcome`` reads.
     """
 
-    def __init__(self, order: dict[str, Any], stint: Stint) -> None:
-        super().__init__(prefetch=stint.threads + 10, auto_settle=True)
+    def __init__(self, order: dict[str, Any], load: Load) -> None:
+        super().__init__(prefetch=load.threads + 10, auto_settle=True)
         self.states = bytearray()
         self.latency = Histogram()
         self.errors = Errors()
-        self.number = stint.sender if stint.sender >= 0 else -1
-        self.ended = stint.at
+        self.number = load.sender if load.sender >= 0 else -1
+        self.ended = load.at
         self._order = order
         self._calls = order["operation"] == "call"
-        self._stint = stint
+        self._load = load
         self._payload = "x" * order["size"]
-        self._until = stint.at + int(stint.seconds * 1e9) if stint.seconds else 1 << 63
-        self._count = stint.count or 1 << 63
+        self._until = load.at + int(load.seconds * 1e9) if load.seconds else 1 << 63
+        self._count = load.count or 1 << 63
         self._sent: dict[int, int] = {}
         self._tags: dict[Any, int] = {}
         self._reply_to: str | None = None
@@ -149,7 +149,7 @@ class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
     def _fill(self) -> None:
         if self._calls and self._reply_to is None:
             return
-        while len(self._sent) < self._stint.threads and self._sender.credit > 0:
+        while len(self._sent) < self._load.threads and self._sender.credit > 0:
             now = time.monotonic_ns()
             number = len(self.states)
             if now >= self._until or number >= self._count:

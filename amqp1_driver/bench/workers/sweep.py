@@ -15,7 +15,7 @@ from typing import Any
 import oslo_messaging
 
 from . import messaging, usage
-from .pace import Errors, share
+from .load import Errors, share
 from .steps import weigh
 
 #: delay before a failed message is sent again, seconds
@@ -25,7 +25,9 @@ _STACK = 256 * 1024
 
 
 class Worker(messaging.Peer):
-    """A client of the servers of ``fleet``. Main thread; it sends from threads of its own.
+    """A client of servers that the module ``servers`` runs. Main thread.
+
+    It sends from threads of its own.
 
     Field of the order: ``topic``.
     """

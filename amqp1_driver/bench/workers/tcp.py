@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from .ledger import Ledger
-from .pace import Stint, drive
+from .load import Load, drive
 from .part import Part
 
 #: sender, number, time, length of the payload that follows
@@ -82,9 +82,9 @@ class Client(Part):
         self._payload = b"x" * order["size"]
         self._calls = order["operation"] == "call"
 
-    def work(self, stint: Stint) -> dict[str, Any]:
-        """Send; return the outcome as ``pace.drive`` does."""
-        return drive(stint, self._send)
+    def work(self, load: Load) -> dict[str, Any]:
+        """Send; return the outcome as ``load.drive`` does."""
+        return drive(load, self._send)
 
     def _send(self, sender: int, number: int, at: int) -> None:
         sock = getattr(self._local, "sock", None)

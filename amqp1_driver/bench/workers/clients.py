@@ -15,7 +15,7 @@ from typing import Any
 import oslo_messaging
 
 from . import fault, messaging, quiet
-from .pace import Errors
+from .load import Errors
 from .sweep import _PAUSE, _started
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from amqp1_driver.bench.workers.ledger import Histogram, unpack
-from amqp1_driver.bench.workers.pace import Stint, drive, share
+from amqp1_driver.bench.workers.load import Load, drive, share
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_shares_add_up(count: int, shares: int, expected: list[int]) -> None:
 def test_each_thread_numbers_its_messages_from_zero() -> None:
     seen = []
     done = drive(
-        Stint(time.monotonic_ns(), 60.0, 5, threads=2, sender=10),
+        Load(time.monotonic_ns(), 60.0, 5, threads=2, sender=10),
         lambda sender, number, at: seen.append((sender, number)),
     )
     assert sorted(seen) == [(10, 0), (10, 1), (10, 2), (11, 0), (11, 1)]
@@ -41,7 +41,7 @@ def test_errors_are_counted_by_kind_with_the_words_of_the_first() -> None:
         if number > 1:
             raise ValueError(f"at {number}")
 
-    done = drive(Stint(time.monotonic_ns(), 60.0, 4, threads=1, sender=0), send)
+    done = drive(Load(time.monotonic_ns(), 60.0, 4, threads=1, sender=0), send)
     assert done["errors"] == {"KeyError": (1, "'first'"), "ValueError": (2, "at 2")}
     assert (done["sent"], done["failed"]) == (1, 3)
     assert unpack(done["states"]["0"]) == b"\1\2\2\2"
@@ -49,14 +49,14 @@ def test_errors_are_counted_by_kind_with_the_words_of_the_first() -> None:
 
 def test_the_time_ends_it() -> None:
     past = time.monotonic_ns() - 2_000_000_000
-    done = drive(Stint(past, 1.0, 0, threads=3, sender=0), lambda *_: None)
+    done = drive(Load(past, 1.0, 0, threads=3, sender=0), lambda *_: None)
     assert done["sent"] == 0
 
 
 def test_the_warm_up_has_no_number_and_no_states() -> None:
     seen = []
     done = drive(
-        Stint(time.monotonic_ns(), 60.0, 1, threads=1, sender=-1),
+        Load(time.monotonic_ns(), 60.0, 1, threads=1, sender=-1),
         lambda sender, number, at: seen.append(sender),
     )
     assert (seen, done["states"]) == ([-1], {})
@@ -71,14 +71,14 @@ def test_at_a_rate_messages_are_due_evenly_whatever_became_of_those_before() -> 
         with lock:
             due.append((sender, at - start))
 
-    drive(Stint(start, 1.0, 0, threads=2, sender=2, rate=4, senders=4), send)
+    drive(Load(start, 1.0, 0, threads=2, sender=2, rate=4, senders=4), send)
     # 4 senders at 4/s: one message a second each, a quarter of a second apart
     assert sorted(due) == [(2, 500_000_000), (3, 750_000_000)]
 
 
 def test_at_a_rate_latency_counts_from_when_the_message_was_due() -> None:
     start = time.monotonic_ns() - 5_000_000_000
-    done = drive(Stint(start, 60.0, 3, threads=1, sender=0, rate=1), lambda *_: None)
+    done = drive(Load(start, 60.0, 3, threads=1, sender=0, rate=1), lambda *_: None)
     latency = Histogram.load(done["latency"])
     assert latency.count == 3
     assert latency.max >= 5_000_000_000

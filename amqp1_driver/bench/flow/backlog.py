@@ -18,7 +18,7 @@ from amqp1_driver.bench.workers.ledger import unpack
 _PAUSE = 0.2
 
 
-class Stock:
+class Backlog:
     """A queue of waiting messages for all runs of drivers that name queues alike. Main thread.
 
     A worker that no run measures fills the queue: a driver sends one message, and the worker

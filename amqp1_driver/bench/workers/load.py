@@ -17,7 +17,7 @@ Send = Callable[[int, int, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Stint:
+class Load:
     """The work of one client.
 
     :param at: when to begin, monotonic nanoseconds
@@ -54,20 +54,20 @@ class Errors:
 class Sender:
     """One sending thread, its messages and their outcome."""
 
-    def __init__(self, stint: Stint, index: int, send: Send) -> None:
+    def __init__(self, load: Load, index: int, send: Send) -> None:
         self.states = bytearray()
         self.latency = Histogram()
         self.errors = Errors()
-        self.ended = stint.at
-        self.number = stint.sender + index if stint.sender >= 0 else -1
+        self.ended = load.at
+        self.number = load.sender + index if load.sender >= 0 else -1
         self._send = send
-        self._until = stint.at + int(stint.seconds * 1e9) if stint.seconds else 1 << 63
-        self._count = share(stint.count, stint.threads, index) if stint.count else 1 << 63
-        self._start = stint.at
+        self._until = load.at + int(load.seconds * 1e9) if load.seconds else 1 << 63
+        self._count = share(load.count, load.threads, index) if load.count else 1 << 63
+        self._start = load.at
         self._interval = 0.0
-        if stint.rate:
-            self._interval = stint.senders * 1e9 / stint.rate
-            self._start += int((max(0, stint.sender) + index) * 1e9 / stint.rate)
+        if load.rate:
+            self._interval = load.senders * 1e9 / load.rate
+            self._start += int((max(0, load.sender) + index) * 1e9 / load.rate)
 
     def run(self) -> None:
         """Send until the time is over or all messages are sent."""
@@ -111,9 +111,9 @@ def share(count: int, shares: int, index: int) -> int:
     return count // shares + (index < count % shares)
 
 
-def drive(stint: Stint, send: Send) -> dict[str, Any]:
+def drive(load: Load, send: Send) -> dict[str, Any]:
     """Send from all threads; return the outcome in a form for JSON."""
-    senders = [Sender(stint, index, send) for index in range(stint.threads)]
+    senders = [Sender(load, index, send) for index in range(load.threads)]
     threads = [threading.Thread(target=sender.run, daemon=True) for sender in senders]
     for thread in threads:
         thread.start()
