@@ -29,15 +29,12 @@ def make(kind: str, folder: str) -> str:
     path = Path(folder).expanduser().absolute()
     if (path / "bin" / "python").exists():
         raise Trouble(f"there is a virtual environment in {path} already")
-    pip = [
-        str(path / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-    ]
-    for command in ([sys.executable, "-m", "venv", str(path)], [*pip, *REQUIREMENTS[kind]]):
+    pip = ["-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    python = str(path / "bin" / "python")
+    for command in (
+        [sys.executable, "-m", "venv", str(path)],
+        [python, *pip, *REQUIREMENTS[kind]],
+    ):
         try:
             subprocess.run(command, check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

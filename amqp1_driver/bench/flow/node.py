@@ -38,17 +38,8 @@ class Node(NamedTuple):
     def connections(self) -> list[str]:
         """Return the protocol of each connection that the node has now, sorted."""
         port = self.address.rpartition(":")[2]
-        text = buses.rabbitmq(
-            "ctl",
-            self.suite,
-            port,
-            "-q",
-            "list_connections",
-            "protocol",
-            "--formatter",
-            "json",
-            seconds=_SECONDS,
-        )
+        what = ["-q", "list_connections", "protocol", "--formatter", "json"]
+        text = buses.rabbitmq("ctl", self.suite, port, *what, seconds=_SECONDS)
         return sorted(protocol(entry["protocol"]) for entry in json.loads(text))
 
 

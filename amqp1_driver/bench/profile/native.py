@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-_RATE = "249"
+#: of the whole machine, 249 samples a second, with stacks, disabled at first
+_RECORD = ["record", "-q", "-a", "-e", "cpu-clock", "-F", "249", "-g", "-D", "-1"]
 _SECONDS = 30.0
 
 #: pattern of kernel functions on a sample's stack -> component; the first match counts
@@ -79,22 +80,7 @@ class Perf:
         self._answer, answer = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [
-                    program,
-                    "record",
-                    "-q",
-                    "-a",
-                    "-e",
-                    "cpu-clock",
-                    "-F",
-                    _RATE,
-                    "-g",
-                    "-D",
-                    "-1",
-                    f"--control=fd:{control},{answer}",
-                    "-o",
-                    str(path),
-                ],
+                [program, *_RECORD, f"--control=fd:{control},{answer}", "-o", str(path)],
                 pass_fds=(control, answer),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -170,17 +156,10 @@ def read(path: Path, pids: Sequence[int]) -> dict[int, Counter[str]]:
 
     :raises OSError: perf is not installed, or cannot read the recording
     """
+    only = f"--pid={','.join(map(str, pids))}"
     try:
         done = subprocess.run(
-            [
-                command(),
-                "script",
-                "-i",
-                str(path),
-                f"--pid={','.join(map(str, pids))}",
-                "-F",
-                "pid,ip,sym,dso",
-            ],
+            [command(), "script", "-i", str(path), only, "-F", "pid,ip,sym,dso"],
             text=True,
             stdin=subprocess.DEVNULL,
             capture_output=True,
