@@ -13,7 +13,7 @@ from amqp1_driver.bench.profile.samples import Frame, Stack
 
 _WIDTH, _ROW, _TOP, _CHARACTER = 1400.0, 17, 46, 6.6
 _NARROWEST = 0.4
-_COLOURS = [
+_COLOURS = (
     "#e8a33d",
     "#7fb069",
     "#d1603d",
@@ -32,7 +32,7 @@ _COLOURS = [
     "#bcb8b1",
     "#e5989b",
     "#6d9dc5",
-]
+)
 
 _HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}"\
  viewBox="0 0 {width:.0f} {height}" font-family="monospace" font-size="11">
