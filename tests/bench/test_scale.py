@@ -8,6 +8,7 @@ No timing is judged here, and no growth of memory: the runs are too short for it
 from __future__ import annotations
 
 import json
+import socket
 import resource
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,9 @@ def test_clients_of_a_bus_that_is_there_already_are_cut_off(tmp_path: Path) -> N
 def test_a_bus_that_is_there_already_is_not_restarted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["bench-scale", "reconnect", "--n", "3", "--bus", "amqp://127.0.0.1:1/"]
-    assert cli.main(arguments) == 1
+    with socket.create_server(("127.0.0.1", 0)) as bus:
+        url = f"amqp://127.0.0.1:{bus.getsockname()[1]}/"
+        assert cli.main(["bench-scale", "reconnect", "--n", "3", "--bus", url]) == 1
     assert "n = 3: a bus that was not started here can't be restarted" in capsys.readouterr().out
 
 

@@ -73,10 +73,10 @@ _CALLS = (
     f"{STANDARD}selectors.py",
 )
 #: calls of the driver's module in C, whose functions have no Python frame
-_SPEEDUPS = re.compile(r"\b_speedups\.\w+\(|\bpath\.(may_send|credit|flow)\(")
+_SPEEDUPS = re.compile(r"\b_speedups\.\w+\(|\bpath\.(may_send|credit|flow|send|settle|push|pump)\(")
 #: modules of the event loop, whose ``_run`` is on each stack of the I/O thread
 _LOOP = re.compile(r".*\beventloop/")
-_ALIAS = re.compile(r"^(\w+) = (?:(?:lib|ffi)\.\w+|\w+\(\"pn_\w+\"\))$", re.MULTILINE)
+_ALIAS = re.compile(r"^(\w+) = (?:(?:lib|ffi)\.\w+|\w+\(\"pn_\w+\".*\))$", re.MULTILINE)
 
 
 def layer(stack: Stack) -> str:
@@ -169,7 +169,7 @@ def of_module(name: str) -> str | None:
 def _c_calls(path: str) -> re.Pattern[str] | None:
     """Return a pattern of the calls of C functions to which a module gives short names.
 
-    Such names are ``_send = lib.pn_link_send`` or ``_send = held("pn_link_send")``.
+    Such names are ``_send = lib.pn_link_send`` or ``_send = exported("pn_link_send", c_int)``.
 
     :returns: None if the module has no such name
     """
