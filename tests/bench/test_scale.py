@@ -8,8 +8,8 @@ No timing is judged here, and no growth of memory: the runs are too short for it
 from __future__ import annotations
 
 import json
-import socket
 import resource
+import socket
 from pathlib import Path
 from typing import Any
 
