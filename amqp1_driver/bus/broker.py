@@ -13,6 +13,8 @@ import secrets
 import time
 from collections.abc import Callable
 
+from amqp1_driver.wire.types import WireError
+
 from .addresses import is_multicast, split_pool
 from .behaviour import Behaviour
 from .counters import Counters
@@ -31,7 +33,6 @@ from .links import (
 )
 from .log import logger
 from .messages import read_header, read_to
-from .primitives import Malformed
 from .queues import Completion, Entry, Limits, Queue
 
 LOG = logger(__name__)
@@ -336,7 +337,7 @@ class Broker(Behaviour):
         try:
             header = read_header(transfer.data)
             where = transfer.producer.node or self._relay(transfer)
-        except Malformed as exc:
+        except WireError as exc:
             transfer.settle(rejected("amqp:decode-error", str(exc)))
             return
         if where is None:

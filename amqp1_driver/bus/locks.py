@@ -15,11 +15,12 @@ import math
 import uuid
 from collections.abc import Callable
 
+from amqp1_driver.wire.types import Long, Timestamp, encode
+
 from .behaviour import Schedule
 from .counters import Counters
 from .links import Consumer, Outcome
 from .messages import annotate, rewrite_header
-from .primitives import write_long, write_string, write_timestamp
 from .queues import Entry, Limits, Queue
 from .tracking import refused
 
@@ -30,6 +31,10 @@ LOST = refused(
 )
 _DEAD_LETTER = "com.microsoft:dead-letter"
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+
+
+def _timestamp(seconds: float) -> bytes:
+    return encode(Timestamp(int(seconds * 1000)))
 
 
 class Stored(Entry):
@@ -60,11 +65,11 @@ class Stored(Entry):
         if not self.redelivered:
             data = rewrite_header(data, delivery_count=self.delivery_count)
         notes = {
-            "x-opt-sequence-number": write_long(self.order),
-            "x-opt-enqueued-time": write_timestamp(self.enqueued),
+            "x-opt-sequence-number": encode(Long(self.order)),
+            "x-opt-enqueued-time": _timestamp(self.enqueued),
         }
         if locked_until is not None:
-            notes["x-opt-locked-until"] = write_timestamp(locked_until)
+            notes["x-opt-locked-until"] = _timestamp(locked_until)
         return annotate(data, notes, {})
 
 
@@ -231,7 +236,7 @@ class LockQueue(Queue):
         self._counters.dead_lettered += 1
         self._left(stored)
         properties = {_REASON: reason, _DESCRIPTION: description}
-        notes = {"x-opt-deadletter-source": write_string(self.name)}
+        notes = {"x-opt-deadletter-source": encode(self.name)}
         data = annotate(stored.data, notes, {k: v for k, v in properties.items() if v})
         self.dead_letters.store(data, None, stored.delivery_count)
 

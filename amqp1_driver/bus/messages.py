@@ -7,24 +7,19 @@ The bus passes everything else through byte for byte. Pure functions, any thread
 
 from __future__ import annotations
 
+import struct
 from typing import NamedTuple
 
-from .primitives import (
-    FALSE,
-    NULL,
-    Malformed,
+from amqp1_driver.wire.outline import (
+    MAP,
     read_bytes,
+    read_compound,
     read_descriptor,
-    read_list,
-    read_map,
     read_uint,
     value_end,
-    write_described_list,
-    write_described_map,
-    write_string,
-    write_symbol,
     write_uint,
 )
+from amqp1_driver.wire.types import Symbol, WireError, encode, encode_compound
 
 HEADER = 0x70
 DELIVERY_ANNOTATIONS = 0x71
@@ -62,17 +57,17 @@ _NO_HEADER = Header(0, 0)
 def _raw_header(data: bytes) -> tuple[list[bytes], int]:
     """Return the encoded header fields and the offset behind the header ([] and 0 without one)."""
     if not data:
-        raise Malformed("an empty message")
+        raise WireError("an empty message")
     code, at = read_descriptor(data, 0)
     if code != HEADER:
         return [], 0
-    return read_list(data, at)
+    return read_compound(data, at)
 
 
 def read_header(data: bytes) -> Header:
     """Read ttl and delivery-count.
 
-    :raises Malformed: the header is not valid
+    :raises WireError: the header is not valid
     """
     fields, _ = _raw_header(data)
     if len(fields) <= _TTL:
@@ -90,19 +85,20 @@ def rewrite_header(
     A redelivery is by definition not the first acquisition, so both fields change together.
     """
     fields, end = _raw_header(data)
-    fields += [NULL] * (_DELIVERY_COUNT + 1 - len(fields))
+    fields += [b"\x40"] * (_DELIVERY_COUNT + 1 - len(fields))
     if delivery_count is not None:
-        fields[_FIRST_ACQUIRER] = FALSE
+        fields[_FIRST_ACQUIRER] = b"\x42"
         fields[_DELIVERY_COUNT] = write_uint(delivery_count)
     if ttl_ms is not None:
         fields[_TTL] = write_uint(ttl_ms)
-    return write_described_list(HEADER, fields) + data[end:]
+    header = encode_compound(0xC0, len(fields), b"".join(fields))
+    return bytes((0x00, 0x53, HEADER)) + header + data[end:]
 
 
 def read_to(data: bytes) -> str | None:
     """Return the ``to`` property, None if there is none.
 
-    :raises Malformed: the message is not valid
+    :raises WireError: the message is not valid
     """
     return _read_property(data, _TO)
 
@@ -117,12 +113,12 @@ def _read_property(data: bytes, field: int) -> str | None:
     while at < len(data):
         code, value = read_descriptor(data, at)
         if code == PROPERTIES:
-            fields, _ = read_list(data, value)
+            fields, _ = read_compound(data, value)
             raw = read_bytes(fields[field]) if len(fields) > field else None
             try:
                 return raw.decode() if raw else None
             except UnicodeDecodeError as exc:
-                raise Malformed("a property is not UTF-8") from exc
+                raise WireError("a property is not UTF-8") from exc
         if code not in (HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS):
             return None
         at = value_end(data, value)
@@ -147,7 +143,7 @@ def unbatch(data: bytes) -> list[bytes]:
                 return [data]
         if found and all(map(_is_message, found)):
             return found
-    except Malformed:
+    except WireError:
         pass
     return [data]
 
@@ -155,7 +151,7 @@ def unbatch(data: bytes) -> list[bytes]:
 def _is_message(data: bytes) -> bool:
     """Return True for the sections of a message in their order, with a body.
 
-    :raises Malformed: possibly, if the bytes are not valid
+    :raises WireError: possibly, if the bytes are not valid
     """
     at = last = 0
     while at < len(data):
@@ -171,13 +167,13 @@ def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -
     """Return the message with message annotations and application properties set.
 
     :param notes: symbol -> encoded value
-    :raises Malformed: the message is not valid; never for a message that has passed
+    :raises WireError: the message is not valid; never for a message that has passed
         :func:`check_maps`
     """
     sections, at = _before_body(data)
-    encoded = {write_symbol(name): value for name, value in notes.items()}
+    encoded = {encode(Symbol(name)): value for name, value in notes.items()}
     _merge(sections, MESSAGE_ANNOTATIONS, encoded)
-    strings = {write_string(name): write_string(value) for name, value in properties.items()}
+    strings = {_string(name): _string(value) for name, value in properties.items()}
     _merge(sections, APPLICATION_PROPERTIES, strings)
     return b"".join(sections[code] for code in _BEFORE_BODY if code in sections) + data[at:]
 
@@ -185,7 +181,7 @@ def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -
 def check_maps(data: bytes) -> None:
     """Check that the sections changed by :func:`annotate` are maps.
 
-    :raises Malformed: one of them is not
+    :raises WireError: one of them is not
     """
     sections, _ = _before_body(data)
     for code in (MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES):
@@ -207,9 +203,14 @@ def _before_body(data: bytes) -> tuple[dict[int, bytes], int]:
     return sections, at
 
 
+def _string(value: str) -> bytes:
+    data = value.encode()
+    return b"\xb1" + struct.pack(">I", len(data)) + data
+
+
 def _read_section(section: bytes) -> list[tuple[bytes, bytes]]:
-    pairs, _ = read_map(section, read_descriptor(section, 0)[1])
-    return pairs
+    elements, _ = read_compound(section, read_descriptor(section, 0)[1], MAP)
+    return list(zip(elements[::2], elements[1::2], strict=True))
 
 
 def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> None:
@@ -217,9 +218,9 @@ def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> No
     if not new:
         return
     names = {read_bytes(key) for key in new}
-    section = sections.get(code)
-    kept = []
-    if section is not None:
-        pairs = _read_section(section)
-        kept = [(k, v) for k, v in pairs if k[0] not in _TEXTS or read_bytes(k) not in names]
-    sections[code] = write_described_map(code, kept + list(new.items()))
+    pairs = _read_section(sections[code]) if code in sections else []
+    pairs = [(k, v) for k, v in pairs if k[0] not in _TEXTS or read_bytes(k) not in names]
+    pairs += new.items()
+    body = b"".join(key + value for key, value in pairs)
+    head = struct.pack(">BBBBII", 0x00, 0x53, code, 0xD1, len(body) + 4, 2 * len(pairs))
+    sections[code] = head + body

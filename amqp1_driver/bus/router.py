@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 from cproton import PN_ACCEPTED, PN_MODIFIED, PN_REJECTED
 
+from amqp1_driver.wire.types import WireError
+
 from .addresses import is_multicast, normalise
 from .behaviour import Behaviour
 from .counters import Counters
@@ -30,7 +32,6 @@ from .links import (
     rejected,
 )
 from .messages import read_to
-from .primitives import Malformed
 
 #: Rank of the outcomes of a multicast: the branch with the highest rank decides.
 _RANK = {PN_MODIFIED: 1, PN_ACCEPTED: 2, PN_REJECTED: 3}
@@ -207,7 +208,7 @@ class Router(Behaviour):
         if address is None:
             try:
                 to = read_to(transfer.data)
-            except Malformed as exc:
+            except WireError as exc:
                 transfer.settle(rejected("amqp:decode-error", str(exc)))
                 return
             if to is None:

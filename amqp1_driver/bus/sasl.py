@@ -11,24 +11,25 @@ from __future__ import annotations
 
 import enum
 import hmac
-import struct
 from collections.abc import Mapping
 
-from .primitives import (
-    Malformed,
-    read_bytes,
-    read_described_list,
-    write_binary,
-    write_described_list,
-    write_symbols,
+from amqp1_driver.wire.frames import SASL, Frame, FrameReader, Header
+from amqp1_driver.wire.performatives import (
+    Composite,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
 )
+from amqp1_driver.wire.types import Array, WireError
 
-AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
-SASL_HEADER = b"AMQP\x03\x01\x00\x00"
-_MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = 0x40, 0x41, 0x42, 0x43, 0x44
+AMQP_HEADER, SASL_HEADER = Header(0), Header(3)
 _OK, _AUTH = 0, 1
 #: SASL frames may not be larger than MIN-MAX-FRAME-SIZE, in bytes (5.3.1).
 _MAX_FRAME = 512
+#: Constructor of the symbols in sasl-mechanisms: sym8 (1.6.21).
+_SYM8 = 0xA3
 
 
 class State(enum.Enum):
@@ -65,7 +66,7 @@ class SaslServer:
         self.user: str | None = None
         self.mechanism: str | None = None
         self.output = bytearray()
-        self._input = bytearray()
+        self._frames = FrameReader(_MAX_FRAME)
 
     def _offer(self) -> list[str]:
         offered = ["EXTERNAL"] if self._external is not None else []
@@ -77,51 +78,39 @@ class SaslServer:
         """Take input; once the state is DONE, return the bytes for the layer above."""
         if self.state is State.FAILED:
             return b""
-        self._input += data
+        self._frames.feed(data)
         try:
-            while self.state not in (State.DONE, State.FAILED) and self._step():
-                pass
-        except Malformed:
+            self._read()
+        except WireError:
             self.state = State.FAILED
-        if self.state is not State.DONE:
-            return b""
-        rest = bytes(self._input)
-        self._input.clear()
-        return rest
+        return self._frames.drain() if self.state is State.DONE else b""
 
-    def _step(self) -> bool:
-        """Process one header or frame; return False when more input is needed."""
-        if self.state is State.HEADER:
-            return self._header()
-        if len(self._input) < 8:
-            return False
-        size, offset, kind = struct.unpack_from(">IBB", self._input)
-        if kind != 1 or offset < 2 or not offset * 4 <= size <= _MAX_FRAME:
-            raise Malformed("not a SASL frame")
-        if len(self._input) < size:
-            return False
-        frame = bytes(self._input[offset * 4 : size])
-        del self._input[:size]
-        self._frame(frame)
-        return True
+    def _read(self) -> None:
+        if self.state is State.HEADER and not self._header():
+            return
+        while self.state in (State.INIT, State.RESPONSE):
+            frame = self._frames.next()
+            if frame is None:
+                return
+            self._on_frame(frame)
 
     def _header(self) -> bool:
-        if len(self._input) < 8:
-            # A TLS hello or other foreign bytes: answer at once with the supported protocol (2.2).
-            if not SASL_HEADER.startswith(self._input[:4]) and self._input:
-                self._refuse_protocol()
+        """Process the protocol header; return False when more input is needed."""
+        head = self._frames.peek(8)
+        # A TLS hello or other foreign bytes: answer at once with the supported protocol (2.2).
+        if len(head) < 8 and b"AMQP".startswith(head[:4]):
             return False
-        header = bytes(self._input[:8])
-        if header == SASL_HEADER:
-            del self._input[:8]
-            self.output += SASL_HEADER
-            self._send(_MECHANISMS, [write_symbols(self.mechanisms)])
+        if head == SASL_HEADER.encode():
+            self._frames.next()
+            self.output += head
+            self._send(SaslMechanisms(sasl_server_mechanisms=Array(_SYM8, self.mechanisms)))
             self.state = State.INIT
-        elif header == AMQP_HEADER and self._optional:
+        elif head == AMQP_HEADER.encode() and self._optional:
             self.user = self._external
             self.state = State.DONE
         else:
-            self._refuse_protocol()
+            self.output += SASL_HEADER.encode()
+            self.state = State.FAILED
         return True
 
     @property
@@ -132,20 +121,15 @@ class SaslServer:
         """
         return self._external is not None or not (self._users or self._anonymous)
 
-    def _refuse_protocol(self) -> None:
-        self.output += SASL_HEADER
-        self.state = State.FAILED
-
-    def _frame(self, frame: bytes) -> None:
-        performative = read_described_list(frame, 0)
-        fields = [read_bytes(f) for f in performative.fields]
-        if self.state is State.INIT and performative.code == _INIT and fields:
-            self.mechanism = (fields[0] or b"").decode("ascii", "replace")
-            self._answer(fields[1] if len(fields) > 1 else None)
-        elif self.state is State.RESPONSE and performative.code == _RESPONSE and fields:
-            self._answer(fields[0] or b"")
+    def _on_frame(self, frame: Header | Frame) -> None:
+        got = frame.performative if isinstance(frame, Frame) else None
+        if self.state is State.INIT and isinstance(got, SaslInit):
+            self.mechanism = got.mechanism
+            self._answer(got.initial_response)
+        elif self.state is State.RESPONSE and isinstance(got, SaslResponse):
+            self._answer(got.response)
         else:
-            raise Malformed("unexpected SASL frame")
+            raise WireError(f"unexpected SASL frame: {frame}")
 
     def _answer(self, response: bytes | None) -> None:
         """Check a response, or request one when the client sent none in its sasl-init."""
@@ -153,7 +137,7 @@ class SaslServer:
             self._outcome(False)
         elif response is None and self.mechanism == "PLAIN":
             self.state = State.RESPONSE
-            self._send(_CHALLENGE, [write_binary(b"")])
+            self._send(SaslChallenge(challenge=b""))
         elif self.mechanism == "PLAIN":
             self._outcome(self._plain(response or b""))
         else:
@@ -171,7 +155,7 @@ class SaslServer:
         return expected is not None and hmac.compare_digest(expected.encode(), parts[2])
 
     def _outcome(self, ok: bool) -> None:
-        self._send(_OUTCOME, [bytes((0x50, _OK if ok else _AUTH))])
+        self._send(SaslOutcome(outcome=_OK if ok else _AUTH))
         if ok:
             # The AMQP header of the client follows the outcome (5.3.2).
             self.state = State.DONE
@@ -179,6 +163,5 @@ class SaslServer:
             self.user = None
             self.state = State.FAILED
 
-    def _send(self, code: int, fields: list[bytes]) -> None:
-        body = write_described_list(code, fields)
-        self.output += struct.pack(">IBBH", len(body) + 8, 2, 1, 0) + body
+    def _send(self, performative: Composite) -> None:
+        self.output += Frame(0, performative, type=SASL).encode()

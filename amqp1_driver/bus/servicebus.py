@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from amqp1_driver.wire.types import WireError
+
 from .behaviour import Behaviour
 from .cbs import Claims, ClaimsNode
 from .counters import Counters
@@ -23,7 +25,6 @@ from .locks import LOST, Lock, LockQueue
 from .management import ManagementNode
 from .messages import check_maps, read_group_id, read_header, unbatch
 from .namespace import Namespace
-from .primitives import Malformed
 from .requests import RequestNode
 from .sas import LISTEN, SEND, resource
 from .sessions import Session, SessionQueue
@@ -191,7 +192,7 @@ class ServiceBus(Behaviour):
             return
         try:
             messages = [self._read(data) for data in unbatch(transfer.data)]
-        except Malformed as exc:
+        except WireError as exc:
             transfer.settle(refused("amqp:decode-error", str(exc)))
             return
         with_sessions = any(isinstance(queue, SessionQueue) for queue in node)

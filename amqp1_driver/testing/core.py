@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amqp1_driver.testing import performatives as p
-from amqp1_driver.testing.frames import AMQP, SASL, Frame, FrameReader, Header
 from amqp1_driver.testing.state import (
     Disconnect,
     Event,
@@ -22,7 +20,9 @@ from amqp1_driver.testing.state import (
     SentTransfer,
     Session,
 )
-from amqp1_driver.testing.wire import WireError
+from amqp1_driver.wire import performatives as p
+from amqp1_driver.wire.frames import AMQP, SASL, Frame, FrameReader, Header
+from amqp1_driver.wire.types import WireError
 
 if TYPE_CHECKING:
     from amqp1_driver.testing.script import Script

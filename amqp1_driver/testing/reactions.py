@@ -7,10 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing.core import MODULUS, PeerCore
-from amqp1_driver.testing.frames import Header
-from amqp1_driver.testing.messages import Message
 from amqp1_driver.testing.state import (
     Event,
     Link,
@@ -19,7 +16,10 @@ from amqp1_driver.testing.state import (
     SentTransfer,
     Session,
 )
-from amqp1_driver.testing.wire import Symbol
+from amqp1_driver.wire import performatives as p
+from amqp1_driver.wire.frames import Header
+from amqp1_driver.wire.messages import Message
+from amqp1_driver.wire.types import Symbol
 
 SASL_HEADER, AMQP_HEADER = Header(3), Header(0)
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.core import PeerCore
-from amqp1_driver.testing.performatives import Flow
 from amqp1_driver.testing.state import (
     Defaults,
     Disconnect,
@@ -23,6 +22,7 @@ from amqp1_driver.testing.state import (
     Session,
 )
 from amqp1_driver.testing.steps import Action, Step
+from amqp1_driver.wire.performatives import Flow
 
 StepT = TypeVar("StepT", bound=Step)
 _OPTIONAL = (Flow, Heartbeat, Disconnect)  # never a failure, even if no step expects them

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from amqp1_driver.testing import frames, messages
-from amqp1_driver.testing.performatives import SENDER, Attach, Begin, Source, Target
+from amqp1_driver.wire import frames, messages
+from amqp1_driver.wire.performatives import SENDER, Attach, Begin, Source, Target
 
 if TYPE_CHECKING:
     from amqp1_driver.testing.core import PeerCore

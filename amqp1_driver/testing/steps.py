@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.state import DERIVED, Event
+from amqp1_driver.wire import performatives as p
 
 if TYPE_CHECKING:
     from amqp1_driver.testing.core import PeerCore

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.core import PeerCore
-from amqp1_driver.testing.frames import Header
-from amqp1_driver.testing.messages import Message
 from amqp1_driver.testing.script import Script, StepT
 from amqp1_driver.testing.state import (
     Disconnect,
@@ -20,6 +17,9 @@ from amqp1_driver.testing.state import (
     Session,
 )
 from amqp1_driver.testing.steps import AttachStep, LinkStep, Step, TransferStep
+from amqp1_driver.wire import performatives as p
+from amqp1_driver.wire.frames import Header
+from amqp1_driver.wire.messages import Message
 
 
 class Expectations:

@@ -19,7 +19,7 @@ from amqp1_driver.bus.messages import (
     rewrite_header,
     unbatch,
 )
-from amqp1_driver.bus.primitives import Malformed
+from amqp1_driver.wire.types import WireError
 
 BODY = bytes.fromhex("0053 77 a1 02 6869")
 EMPTY_HEADER = bytes.fromhex("0053 70 45")
@@ -41,7 +41,7 @@ PROPERTIES = bytes.fromhex("0053 73 c0 06 03 40 40 a1 01 71")
 )
 def test_the_header_is_read(data: bytes, header: Header | None) -> None:
     if header is None:
-        with pytest.raises(Malformed):
+        with pytest.raises(WireError):
             read_header(data)
     else:
         assert read_header(data) == header
@@ -109,7 +109,7 @@ def test_no_bytes_at_all_raise_anything_but_malformed(data: bytes) -> None:
     for read in (read_header, read_to, lambda d: rewrite_header(d, delivery_count=1)):
         try:
             read(data)
-        except Malformed:
+        except WireError:
             pass
 
 
@@ -117,7 +117,7 @@ def test_no_bytes_at_all_raise_anything_but_malformed(data: bytes) -> None:
 def test_damaged_messages_raise_malformed_or_are_read(cut: int, tail: bytes) -> None:
     try:
         read_to((FULL_HEADER + PROPERTIES)[:cut] + tail)
-    except Malformed:
+    except WireError:
         pass
 
 
@@ -170,7 +170,7 @@ def test_nothing_to_add_changes_nothing() -> None:
     ],
 )
 def test_maps_that_are_none_are_refused(section: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(WireError):
         check_maps(section + BODY)
 
 
@@ -178,7 +178,7 @@ def test_maps_that_are_none_are_refused(section: bytes) -> None:
 def test_what_was_checked_can_be_annotated(junk: bytes, before: bytes) -> None:
     try:
         check_maps(before + junk)
-    except Malformed:
+    except WireError:
         return
     assert annotate(before + junk, {"n": b"\x40"}, {"p": "q"})
 
