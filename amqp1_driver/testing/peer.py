@@ -32,16 +32,13 @@ Without sockets::
 
 from __future__ import annotations
 
-import contextlib
-import selectors
+import asyncio
 import socket
-import struct
-import threading
-import time
 from types import TracebackType
 from typing import Any, Self
 
 from amqp1_driver.testing.core import PeerCore
+from amqp1_driver.testing.loop_thread import LoopThread, reset_on_close
 from amqp1_driver.testing.script import Script, StepT
 from amqp1_driver.testing.state import (
     Defaults,
@@ -135,11 +132,9 @@ class ScriptedPeer(Peer):
     ) -> None:
         super().__init__(auto=auto, **defaults)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family)
-        self._listener.setblocking(False)
-        self.host, self.port = host, self._listener.getsockname()[1]
-        self._reactor = _Reactor(self.script, self._listener)
-        self.script.wake = self._reactor.wake
+        listener = socket.create_server((host, port), family=family)
+        self.host, self.port = host, listener.getsockname()[1]
+        self._server = _Server(self.script, listener)
 
     @property
     def url(self) -> str:
@@ -149,7 +144,7 @@ class ScriptedPeer(Peer):
 
     def stop(self) -> None:
         """Close all sockets and end the thread; idempotent."""
-        self._reactor.stop()
+        self._server.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -165,145 +160,105 @@ class ScriptedPeer(Peer):
             raise self.script.failure
 
 
-class _Connection:
-    """A socket and its core; lives on the reactor thread."""
-
-    def __init__(self, sock: socket.socket, core: PeerCore) -> None:
-        self.sock = sock
-        self.core = core
-        self.output = bytearray()
-        self.sent_at = time.monotonic()
-        self.shut = False
-
-    def interval(self) -> float | None:
-        """Return the seconds between empty frames that the client needs, None if it needs none."""
-        opened = self.core.remote_open
-        if not self.core.script.defaults.heartbeats or not self.core.usable():
-            return None
-        return opened.idle_time_out / 2000 if opened and opened.idle_time_out else None
-
-
-class _Reactor:
-    """The thread of a ScriptedPeer."""
+class _Server:
+    """The thread of a ScriptedPeer, with the listening socket and the connections."""
 
     def __init__(self, script: Script, listener: socket.socket) -> None:
-        self._script = script
-        self._listener = listener
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._wake_out.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._selector.register(self._wake_in, selectors.EVENT_READ)
-        self._connections: dict[int, _Connection] = {}
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="scripted-peer", daemon=True)
-        self._thread.start()
+        self.script = script
+        self.connections: set[_Connection] = set()
+        self.stopped = False
+        self._thread = LoopThread("scripted-peer", self._failed)
+        self.loop = self._thread.loop
+        serve = self.loop.create_server(lambda: _Connection(self), sock=listener)
+        self._listening = asyncio.run_coroutine_threadsafe(serve, self.loop).result(10)
+        script.wake = lambda: self._thread.post(self.flush)
 
-    def wake(self) -> None:
-        """Make the thread look for output; any thread."""
-        with contextlib.suppress(OSError):
-            self._wake_out.send(b"w")
+    def flush(self) -> None:
+        """Send the output of all connections; on the thread of the peer only."""
+        for connection in list(self.connections):
+            connection.flush()
 
     def stop(self) -> None:
-        """End the thread and close the sockets; any thread except the reactor thread."""
-        self._stopping = True
-        self.wake()
-        self._thread.join(10)
+        """Close the sockets and end the thread; any other thread."""
+        self._thread.stop(self._close)
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping:
-                for key, _ in self._selector.select(self._heartbeats()):
-                    self._ready(key.fileobj)
-                for connection in list(self._connections.values()):
-                    self._flush(connection)
-        except Exception as exc:
-            with self._script.changed:
-                self._script.fail(exc)
-        finally:
-            for connection in list(self._connections.values()):
-                self._close(connection, reset=False)
-            for sock in (self._listener, self._wake_in, self._wake_out):
-                sock.close()
-            self._selector.close()
+    def _close(self) -> None:
+        self.stopped = True
+        self._listening.close()
+        for connection in list(self.connections):
+            connection.abort()
 
-    def _ready(self, fileobj: Any) -> None:
-        if fileobj is self._listener:
-            with contextlib.suppress(BlockingIOError, ConnectionError):
-                self._accept()
-        elif fileobj is self._wake_in:
-            with contextlib.suppress(BlockingIOError):
-                while self._wake_in.recv(4096):
-                    pass
-        elif fileobj.fileno() in self._connections:
-            self._read(self._connections[fileobj.fileno()])
+    def _failed(self, error: BaseException) -> None:
+        with self.script.changed:
+            self.script.fail(error)
+        self.flush()
 
-    def _accept(self) -> None:
-        sock, _ = self._listener.accept()
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connections[sock.fileno()] = _Connection(sock, self._script.connect())
-        self._selector.register(sock, selectors.EVENT_READ)
 
-    def _read(self, connection: _Connection) -> None:
-        try:
-            data = connection.sock.recv(65536)
-        except BlockingIOError:
+class _Connection(asyncio.Protocol):
+    """A connection of a client and its core; lives on the thread of the peer."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self._core = server.script.connect()
+        self._transport: asyncio.Transport
+        self._heartbeat: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a connection of the script."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._server.connections.add(self)
+        if self._server.stopped:
+            self.abort()
+        self._server.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Let the script react to bytes of the client."""
+        self._write(self._core.receive(data))
+        self._server.flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end of the connection to the script."""
+        self._server.connections.discard(self)
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        self._core.connection_lost()
+        self._server.flush()
+
+    def flush(self) -> None:
+        """Send the output of the core, and end the connection if the core has ended it."""
+        if self._transport.is_closing():
             return
-        except OSError:
-            data = b""
-        if not data:
-            self._flush(connection)
-            if connection.sock.fileno() >= 0:
-                self._close(connection, reset=False)
-        else:
-            connection.output += connection.core.receive(data)
+        self._write(self._core.take_output())
+        if self._core.ending == "reset":
+            reset_on_close(self._transport.get_extra_info("socket"))
+            self.abort()
+        elif self._core.ending == "close":
+            self._transport.write_eof()  # then wait for the client to close
+        elif self._heartbeat is None:
+            self._schedule_heartbeat()
 
-    def _flush(self, connection: _Connection) -> None:
-        core = connection.core
-        connection.output += core.take_output()
-        try:
-            while connection.output and not connection.shut:
-                del connection.output[: connection.sock.send(connection.output)]
-                connection.sent_at = time.monotonic()
-        except BlockingIOError:
-            pass
-        except OSError:
-            return self._close(connection, reset=False)
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.output else 0)
-        if core.ending == "reset":
-            return self._close(connection, reset=True)
-        if core.ending == "close" and not connection.output and not connection.shut:
-            connection.shut = True  # then wait for the client to close
-            with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_WR)
-        self._selector.modify(connection.sock, events)
-        return None
+    def abort(self) -> None:
+        """Close the socket without sending the rest of the output."""
+        self._transport.abort()
 
-    def _close(self, connection: _Connection, *, reset: bool) -> None:
-        sock = connection.sock
-        del self._connections[sock.fileno()]
-        self._selector.unregister(sock)
-        if reset:
-            linger = struct.pack("ii", 1, 0)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        sock.close()
-        connection.core.connection_lost()
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._transport.write(data)
+            self._schedule_heartbeat()
 
-    def _heartbeats(self) -> float | None:
-        """Send the empty frames that are due; return the seconds until the next one."""
-        now, waits = time.monotonic(), []
-        for connection in self._connections.values():
-            interval = connection.interval()
-            if interval is not None:
-                if now >= connection.sent_at + interval:
-                    with self._script.changed:
-                        connection.core.send(None)
-                    self._flush_soon(connection, now)
-                waits.append(connection.sent_at + interval - now)
-        return max(0.0, min(waits)) if waits else None
+    def _schedule_heartbeat(self) -> None:
+        """Send an empty frame when half of the client's idle-time-out has passed without output."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        core = self._core
+        wanted = core.remote_open.idle_time_out if core.remote_open is not None else None
+        if wanted and core.script.defaults.heartbeats and core.usable():
+            self._heartbeat = self._server.loop.call_later(wanted / 2000, self._beat)
 
-    def _flush_soon(self, connection: _Connection, now: float) -> None:
-        connection.sent_at = now
-        self.wake()
+    def _beat(self) -> None:
+        self._heartbeat = None
+        with self._server.script.changed:
+            if self._core.usable():
+                self._core.send(None)
+        self.flush()

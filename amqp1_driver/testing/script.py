@@ -48,7 +48,7 @@ class Script:
         self.sent: list[SentTransfer] = []
         self.cores: list[PeerCore] = []
         self.failure: PeerFailure | None = None
-        self.wake: Callable[[], None] = lambda: None  # wakes the I/O thread for output
+        self.wake: Callable[[], object] = lambda: None  # wakes the I/O thread for output
         self._addresses = 0
 
     def connect(self) -> PeerCore:
@@ -149,7 +149,7 @@ class Script:
         except Exception as exc:
             self.fail(exc)
 
-    def fail(self, exc: Exception) -> None:
+    def fail(self, exc: BaseException) -> None:
         """Record the first failure and reset all connections."""
         if self.failure is None:
             tail = "\n  ".join(str(entry) for entry in self.log[-12:])
