@@ -3,13 +3,205 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from amqp1_driver.testing.forwarder import BUFFER, DOWN, UP, Forwarder
+from amqp1_driver.testing.loop_thread import LoopThread, reset_on_close
 
+UP, DOWN = "up", "down"  # client -> upstream, upstream -> client
 Direction = Literal["up", "down", "both"]
+BUFFER = 65536  # maximum number of bytes held per direction and connection
+BURST = 0.05  # seconds; a throttled connection passes this much of its rate at once
+
+
+@dataclass
+class _Faults:
+    """The faults of one direction."""
+
+    frozen: bool = False
+    latency: float = 0.0  # seconds to hold each byte
+    rate: int = 0  # bytes per second on each connection, 0 for no limit
+    held_back: int = 0  # last bytes of each stream that wait until more bytes follow
+    cut_after: int | None = None  # bytes to forward until the next cut
+
+
+class _Pipe:
+    """One direction of one connection; lives on the proxy thread."""
+
+    def __init__(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
+        self.source = source
+        self.sink = sink
+        self.direction = direction
+        self.buffer = bytearray()
+        self.ended = False  # the source has closed its side
+        self.shut = False  # and the proxy has shut down the sink
+        self.blocked = False  # the sink accepts no more bytes
+        self._arrivals: deque[tuple[float, int]] = deque()  # (arrival time, bytes) still delayed
+        self._ripe = 0  # bytes of the buffer whose delay is over
+        self._budget = 0.0  # bytes that the rate allows now
+        self._budgeted = 0.0  # time of the last computation of the budget
+
+    def read(self, now: float) -> None:
+        """Buffer bytes from the source.
+
+        :raises OSError: the connection has failed
+        """
+        with contextlib.suppress(BlockingIOError):
+            data = self.source.recv(BUFFER - len(self.buffer))
+            self.buffer += data
+            self._arrivals.append((now, len(data)))
+            self.ended = not data
+
+    def allowed(self, faults: _Faults, now: float) -> tuple[int, float | None]:
+        """Compute how many bytes the pipe may write now, and when to ask again if that is too few.
+
+        :returns: bytes, and seconds from now
+        """
+        while self._arrivals and self._arrivals[0][0] + faults.latency <= now:
+            self._ripe += self._arrivals.popleft()[1]
+        again = self._arrivals[0][0] + faults.latency - now if self._arrivals else None
+        if not faults.rate:
+            return self._ripe, again
+        budget = self._budget + (now - self._budgeted) * faults.rate
+        self._budget = min(faults.rate * BURST, budget)
+        self._budgeted = now
+        if self._ripe > self._budget:
+            again = BURST
+        return min(self._ripe, int(self._budget)), again
+
+    def written(self, count: int) -> None:
+        """Remove bytes that the sink has accepted."""
+        del self.buffer[:count]
+        self._ripe -= count
+        self._budget = max(0.0, self._budget - count)
+
+
+class _Pair:
+    """A client's connection and its upstream connection; lives on the proxy thread."""
+
+    def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: tuple[str, int]) -> None:
+        self.client = client
+        self.upstream = socket.socket(socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET)
+        self.pipes = (
+            _Pipe(self.client, self.upstream, UP),
+            _Pipe(self.upstream, self.client, DOWN),
+        )
+        self.connecting = True
+        self._proxy = proxy
+        self._loop = proxy._thread.loop
+        self._polled: dict[socket.socket, tuple[bool, bool]] = {}
+        self._timer: Any = None
+        for sock in (self.client, self.upstream):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.upstream.connect_ex(upstream)
+        self._poll(self.upstream, False, True)
+
+    def _ready(self) -> None:
+        """Handle an event of a socket or of the timer."""
+        if self.connecting:
+            self.connecting = False
+            if self.upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return self._proxy._update(lambda: self.close(reset=True))
+        return self._proxy._update(self.step)
+
+    def step(self) -> None:
+        """Read and write what the faults and the sockets allow, and poll for the rest."""
+        if self.connecting or self not in self._proxy._pairs:
+            return
+        self._stop_timer()
+        try:
+            for pipe in self.pipes:
+                if self._wanted(pipe):
+                    pipe.read(self._loop.time())
+                self._write(pipe)
+                if self not in self._proxy._pairs:
+                    return
+        except OSError:
+            return self.close(reset=True)
+        if all(pipe.shut for pipe in self.pipes):
+            return self.close(reset=False)
+        up, down = self.pipes
+        self._poll(self.client, self._wanted(up), down.blocked)
+        self._poll(self.upstream, self._wanted(down), up.blocked)
+
+    def _wanted(self, pipe: _Pipe) -> bool:
+        frozen = self._proxy._faults[pipe.direction].frozen
+        return not (pipe.ended or frozen) and len(pipe.buffer) < BUFFER
+
+    def _write(self, pipe: _Pipe) -> None:
+        faults = self._proxy._faults[pipe.direction]
+        pipe.blocked = False
+        if faults.frozen:
+            return
+        keep = 0 if pipe.ended else faults.held_back
+        allowed, again = pipe.allowed(faults, self._loop.time())
+        if again is not None:
+            self._ask_again(again)
+        while (size := min(len(pipe.buffer) - keep, allowed)) > 0:
+            size = min(size, max(1, self._proxy.chunk_size))
+            if faults.cut_after is not None:
+                size = min(size, faults.cut_after)
+            try:
+                sent = pipe.sink.send(pipe.buffer[:size])
+            except BlockingIOError:
+                pipe.blocked = True
+                return
+            pipe.written(sent)
+            allowed -= sent
+            self._proxy._forwarded[pipe.direction] += sent
+            if faults.cut_after is not None:
+                faults.cut_after -= sent
+                if faults.cut_after <= 0:
+                    faults.cut_after = None
+                    self._proxy._cuts += 1
+                    return self.close(reset=True)
+        if pipe.ended and not pipe.shut and not pipe.buffer:
+            pipe.shut = True
+            pipe.sink.shutdown(socket.SHUT_WR)
+
+    def _ask_again(self, delay: float) -> None:
+        due = self._loop.time() + delay
+        if self._timer is None or due < self._timer.when():
+            self._stop_timer()
+            self._timer = self._loop.call_at(due, self._ready)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _poll(self, sock: socket.socket, reading: bool, writing: bool) -> None:
+        if self._polled.get(sock, (False, False)) == (reading, writing):
+            return
+        self._polled[sock] = (reading, writing)
+        if reading:
+            self._loop.add_reader(sock, self._ready)
+        else:
+            self._loop.remove_reader(sock)
+        if writing:
+            self._loop.add_writer(sock, self._ready)
+        else:
+            self._loop.remove_writer(sock)
+
+    def detach(self) -> None:
+        """Stop moving bytes; the sockets stay open."""
+        self._proxy._pairs.remove(self)
+        self._stop_timer()
+        self._poll(self.client, False, False)
+        self._poll(self.upstream, False, False)
+
+    def close(self, *, reset: bool) -> None:
+        """Close both sockets."""
+        self.detach()
+        for sock in (self.client, self.upstream):
+            _close(sock, reset=reset)
 
 
 class FaultProxy:
@@ -22,56 +214,116 @@ class FaultProxy:
     :raises OSError: the port is not available
     """
 
+    #: Maximum number of bytes per write; 1 delivers byte by byte.
+    chunk_size = BUFFER
+
     def __init__(self, upstream_host: str, upstream_port: int, port: int = 0) -> None:
-        self._forwarder = Forwarder((upstream_host, upstream_port), port)
-        self.port = self._forwarder.port
+        self._upstream = (upstream_host, upstream_port)
+        #: Guards all state; every change notifies it.
+        self._changed = Condition()
+        self._pairs: list[_Pair] = []
+        self._abandoned: list[socket.socket] = []
+        self._faults = {UP: _Faults(), DOWN: _Faults()}
+        self._accepted = self._cuts = 0
+        self._forwarded = {UP: 0, DOWN: 0}
+        self._listener: socket.socket | None = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = LoopThread("fault-proxy")
+        self._call(self._listen)
+
+    def _call(self, function: Callable[[], object]) -> None:
+        """Run a function on the proxy thread and wait for its end; for any other thread."""
+
+        def run() -> None:
+            function()
+            for pair in list(self._pairs):
+                pair.step()
+
+        self._thread.call(lambda: self._update(run))
+
+    def _update(self, function: Callable[[], object]) -> None:
+        with self._changed:
+            function()
+            self._changed.notify_all()
+
+    def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.setblocking(False)
+        self._thread.loop.add_reader(self._listener, lambda: self._update(self._accept))
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._thread.loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        with contextlib.suppress(OSError):
+            client, _ = self._listener.accept()
+            self._accepted += 1
+            self._pairs.append(_Pair(self, client, self._upstream))
+
+    def _set(self, direction: Direction, **faults: Any) -> None:
+        def work() -> None:
+            for one in (UP, DOWN) if direction == "both" else (direction,):
+                for name, value in faults.items():
+                    setattr(self._faults[one], name, value)
+
+        self._call(work)
 
     # -- faults ---------------------------------------------------------------------------
 
     def cut(self) -> None:
         """Reset all connections on both sides; the proxy still accepts new ones."""
-        self._forwarder.call(self._forwarder.cut)
+        self._call(lambda: self._close_all(reset=True))
 
     def refuse(self) -> None:
         """Close the port to refuse new connections; existing connections stay up."""
-        self._forwarder.call(self._forwarder.stop_listening)
+        self._call(self._stop_listening)
 
     def accept_again(self) -> None:
         """Open the port again."""
-        self._forwarder.call(self._forwarder.start_listening)
+        self._call(self._listen)
 
     def freeze(self, direction: Direction = "both") -> None:
         """Forward nothing in that direction; connections stay up and TCP buffers fill up."""
-        self._forwarder.call(lambda: self._forwarder.frozen.update(_directions(direction)))
+        self._set(direction, frozen=True)
 
     def thaw(self, direction: Direction = "both") -> None:
         """Resume forwarding, without loss of bytes."""
-        self._forwarder.call(
-            lambda: self._forwarder.frozen.difference_update(_directions(direction))
-        )
+        self._set(direction, frozen=False)
 
     def delay(self, seconds: float, direction: Direction = "both") -> None:
         """Hold every byte for that many seconds; 0 ends it. At most BUFFER bytes are in flight."""
-        self._forwarder.call(
-            lambda: self._forwarder.latency.update(dict.fromkeys(_directions(direction), seconds))
-        )
+        self._set(direction, latency=seconds)
 
     def throttle(self, rate: int, direction: Direction = "both") -> None:
         """Pass at most ``rate`` bytes per second on each connection; 0 removes the limit."""
-        self._forwarder.call(
-            lambda: self._forwarder.rate.update(dict.fromkeys(_directions(direction), rate))
-        )
+        self._set(direction, rate=rate)
 
     def abandon(self) -> None:
         """Let the upstream of each connection vanish without a FIN or RST to the client.
 
         The proxy still forwards new connections.
         """
-        self._forwarder.call(self._forwarder.abandon)
+
+        def work() -> None:
+            for pair in list(self._pairs):
+                pair.detach()
+                _close(pair.upstream, reset=True)
+                self._abandoned.append(pair.client)
+
+        self._call(work)
 
     def bury(self) -> None:
         """Reset the connections left open by ``abandon``."""
-        self._forwarder.call(self._forwarder.bury)
+        self._call(self._bury)
+
+    def _bury(self) -> None:
+        while self._abandoned:
+            _close(self._abandoned.pop(), reset=True)
 
     def delay_bytes(self, count: int, direction: Direction = "both") -> None:
         """Hold back the last ``count`` bytes of each stream until more bytes follow; 0 ends this.
@@ -83,73 +335,69 @@ class FaultProxy:
         """
         if not 0 <= count <= BUFFER // 2:
             raise ValueError(f"count must be 0 to {BUFFER // 2}, not {count}")
-        self._forwarder.call(
-            lambda: self._forwarder.held_back.update(dict.fromkeys(_directions(direction), count))
-        )
+        self._set(direction, held_back=count)
 
     def cut_after(self, count: int, direction: Literal["up", "down"] = "up") -> None:
         """Reset, once, the connection that forwards the ``count``-th byte from now on.
 
         The proxy forwards the bytes before; see ``wait_cut``.
         """
-        self._forwarder.call(lambda: self._forwarder.cut_at.update({direction: count}))
+        self._set(direction, cut_after=count)
 
     def stop(self) -> None:
         """Close all sockets and end the thread; idempotent."""
-        self._forwarder.end()
+        self._thread.stop(lambda: self._update(self._close))
 
-    @property
-    def chunk_size(self) -> int:
-        """Return the maximum number of bytes per write; 1 delivers byte by byte."""
-        return self._forwarder.chunk_size
+    def _close_all(self, *, reset: bool) -> None:
+        for pair in list(self._pairs):
+            pair.close(reset=reset)
 
-    @chunk_size.setter
-    def chunk_size(self, size: int) -> None:
-        self._forwarder.chunk_size = size
+    def _close(self) -> None:
+        self._close_all(reset=False)
+        self._bury()
+        self._stop_listening()
 
     # -- what goes on -----------------------------------------------------------------------
 
     @property
     def connections(self) -> int:
         """Return the number of connections that are up."""
-        with self._forwarder.changed:
-            return sum(not pair.connecting for pair in self._forwarder.pairs)
+        with self._changed:
+            return sum(not pair.connecting for pair in self._pairs)
 
     @property
     def accepted(self) -> int:
         """Return the number of client connections so far."""
-        with self._forwarder.changed:
-            return self._forwarder.accepted
+        with self._changed:
+            return self._accepted
 
     @property
     def forwarded(self) -> dict[str, int]:
         """Return the number of bytes forwarded so far, by "up" and "down"."""
-        with self._forwarder.changed:
-            return dict(self._forwarder.forwarded)
+        with self._changed:
+            return dict(self._forwarded)
 
     def wait_connections(self, count: int, timeout: float = 10.0) -> None:
         """Wait until at least ``count`` connections are up; for 0, until none is up."""
         self._wait(
-            lambda: self.connections >= count if count else not self._forwarder.pairs,
+            lambda: self.connections >= count if count else not self._pairs,
             timeout,
             f"{count} connections",
         )
 
     def wait_accepted(self, count: int, timeout: float = 10.0) -> None:
         """Wait until clients have connected ``count`` times in all."""
-        self._wait(
-            lambda: self._forwarder.accepted >= count, timeout, f"{count} connections in all"
-        )
+        self._wait(lambda: self._accepted >= count, timeout, f"{count} connections in all")
 
     def wait_cut(self, count: int = 1, timeout: float = 10.0) -> None:
         """Wait until ``cut_after`` has reset ``count`` connections in all."""
-        self._wait(lambda: self._forwarder.cuts >= count, timeout, f"{count} cuts")
+        self._wait(lambda: self._cuts >= count, timeout, f"{count} cuts")
 
     def wait_forwarded(
         self, count: int, direction: Literal["up", "down"] = "up", timeout: float = 10.0
     ) -> None:
         """Wait until the proxy has forwarded ``count`` bytes in all in that direction."""
-        self._wait(lambda: self._forwarder.forwarded[direction] >= count, timeout, f"{count} bytes")
+        self._wait(lambda: self._forwarded[direction] >= count, timeout, f"{count} bytes")
 
     def __enter__(self) -> Self:
         return self
@@ -163,10 +411,13 @@ class FaultProxy:
         self.stop()
 
     def _wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        with self._forwarder.changed:
-            if not self._forwarder.changed.wait_for(ready, timeout):
+        with self._changed:
+            if not self._changed.wait_for(ready, timeout):
                 raise TimeoutError(f"{what}: not within {timeout} s")
 
 
-def _directions(direction: str) -> tuple[str, ...]:
-    return (UP, DOWN) if direction == "both" else (direction,)
+def _close(sock: socket.socket, *, reset: bool) -> None:
+    with contextlib.suppress(OSError):
+        if reset:
+            reset_on_close(sock)
+    sock.close()

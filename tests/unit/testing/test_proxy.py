@@ -8,9 +8,8 @@ import proton
 import pytest
 from proton.utils import BlockingConnection
 
-from amqp1_driver.testing.forwarder import BUFFER
 from amqp1_driver.testing.peer import ScriptedPeer
-from amqp1_driver.testing.proxy import FaultProxy
+from amqp1_driver.testing.proxy import BUFFER, FaultProxy
 
 
 @pytest.fixture
@@ -168,8 +167,8 @@ def test_what_it_holds_is_bounded(proxy, upstream):
         received = 0
         while received < size:
             received += len(server.recv(1 << 20))
-            with proxy._forwarder.changed:
-                held = [len(pipe.buffer) for pair in proxy._forwarder.pairs for pipe in pair.pipes]
+            with proxy._changed:
+                held = [len(pipe.buffer) for pair in proxy._pairs for pipe in pair.pipes]
             assert max(held) <= BUFFER
         writer.join(10)
 
