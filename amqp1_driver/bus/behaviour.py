@@ -7,16 +7,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .counters import Counters
 from .links import Consumer, Item, Outcome, Producer, Transfer
+from .timers import Schedule
 
 if TYPE_CHECKING:
     from .endpoints import Endpoints
-
-Schedule = Callable[[float, Callable[[], None]], Any]
-
 
 #: Default maximum message size in bytes; RabbitMQ's default is a quarter of it.
 LARGEST_MESSAGE = 67108864
@@ -49,6 +47,10 @@ class Behaviour(ABC):
         self.call_at: Schedule = _no_timers
         self._paused: set[str] = set()
         self._all_paused = False
+
+    def later(self, when: float, function: Callable[[], None]) -> None:
+        """Run a function at a time of ``clock``; the server may set ``call_at`` only afterwards."""
+        self.call_at(when, function)
 
     def window(self, producer: Producer) -> int:
         """Return the credit that the producer should have now."""

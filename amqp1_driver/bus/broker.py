@@ -110,8 +110,6 @@ class Broker(Behaviour):
         #: Queue that is full, or was full at the last check -> its log state.
         self._full: dict[Queue, _Blockade] = {}
         self._nodes: dict[str, Node] = {}
-        #: Queue -> time at which its expiry timer is due, seconds of ``clock``.
-        self._timers: dict[Queue, float] = {}
 
     # -- nodes ---------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class Broker(Behaviour):
                 self.counters,
                 self.clock,
                 lambda: self._passed(node, node.queues.get(key)),
-                self._watch,
+                self.later,
             )
         return queue
 
@@ -179,7 +177,7 @@ class Broker(Behaviour):
                     queue.limit(wanted)
 
     def _passed(self, node: Node, queue: Queue | None) -> None:
-        """Update log state and credit after a queue has passed a watermark."""
+        """Update log state and credit after a queue has passed a watermark or dropped messages."""
         if queue is not None:
             now = self.clock()
             blockade = self._full.get(queue)
@@ -190,6 +188,7 @@ class Broker(Behaviour):
             elif blockade is not None and blockade.full != queue.saturated:
                 self._changed(blockade, queue, now)
         node.adjust()
+        self._reap(node)
 
     def _changed(self, blockade: _Blockade, queue: Queue, now: float) -> None:
         blockade.full = queue.saturated
@@ -385,24 +384,6 @@ class Broker(Behaviour):
         """Settle the message in its queue, then dispatch the next one."""
         item.settle(outcome)
         consumer.node[1].dispatch()
-
-    def _watch(self, queue: Queue, expiry: float) -> None:
-        """Schedule a sweep at ``expiry``; messages then expire in time even without a consumer."""
-        due = self._timers.get(queue)
-        if due is None or expiry < due:
-            self._timers[queue] = expiry
-            self.call_at(expiry, lambda: self._sweep(queue, expiry))
-
-    def _sweep(self, queue: Queue, due: float) -> None:
-        if self._timers.get(queue) != due:
-            return
-        del self._timers[queue]
-        upcoming = queue.sweep()
-        if upcoming is not None:
-            self._watch(queue, upcoming)
-        node = self._nodes.get(split_pool(queue.name)[0])
-        if node is not None:
-            self._reap(node)
 
     def depth(self, address: str) -> int:
         """Return the number of messages held for an address.

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 from proton import Message, int32
 
-from .behaviour import Schedule
 from .endpoints import Endpoints
 from .namespace import Namespace
 from .sas import BadToken, Grant, Resource, check, resource
+from .timers import Schedule
 from .tracking import tracked
 
 #: Azure's guide names the types ``amqp:jwt`` and ``amqp:swt``; its SDK sends ``jwt``.

@@ -15,6 +15,7 @@ from .counters import Counters
 from .engine import Engine
 from .log import logger
 from .sasl import SaslServer, State
+from .timers import Alarm
 from .tls import TlsServer
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class SocketConnection:
         #: pending.
         self._finished = False
         self._lingering = False
-        self._tick_due: float | None = None
+        self._tick_alarm = Alarm(lambda when, tick: host.call_at(when, tick, self), self.pump)
         if self._tls is None:
             self._sasl = SaslServer(host.users, None, host.anonymous)
         host.call_at(host.now() + OPEN_TIME, self._open_timer, self)
@@ -176,14 +177,8 @@ class SocketConnection:
     def _tick(self) -> None:
         assert self.engine is not None
         deadline = self.engine.tick(self._host.now())
-        if deadline is not None and (self._tick_due is None or deadline < self._tick_due):
-            self._tick_due = deadline
-            self._host.call_at(deadline, lambda: self._tick_timer(deadline), self)
-
-    def _tick_timer(self, deadline: float) -> None:
-        if self._tick_due == deadline:
-            self._tick_due = None
-            self.pump()
+        if deadline is not None:
+            self._tick_alarm.set(deadline)
 
     def _fill(self) -> None:
         """Move pending output of the layers into the buffer."""

@@ -8,13 +8,12 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .behaviour import Schedule
 from .counters import Counters
 from .locks import LockQueue
 from .namespace import Namespace
-from .queues import Queue
 from .sas import resource
 from .sessions import Session, SessionQueue
+from .timers import Schedule
 
 Q = TypeVar("Q", bound=LockQueue)
 
@@ -45,8 +44,6 @@ class Entities:
         self._clock = clock
         self._wall = wall
         self._call_at = call_at
-        #: Queue -> time at which its timer for expired messages is due.
-        self._timers: dict[Queue, float] = {}
         for name in namespace.queues:
             self._add(name)
         for name in namespace.session_queues:
@@ -91,24 +88,7 @@ class Entities:
             self._counters,
             self._clock,
             self._wall,
-            self._watch,
             self._call_at,
             max_delivery_count=self._max_delivery_count,
             **options,
         )
-
-    # -- messages with a time to live ------------------------------------------
-
-    def _watch(self, queue: Queue, expiry: float) -> None:
-        """Schedule a sweep at ``expiry``; messages then expire in time even without a receiver."""
-        due = self._timers.get(queue)
-        if due is None or expiry < due:
-            self._timers[queue] = expiry
-            self._call_at(expiry, lambda: self._sweep(queue, expiry))
-
-    def _sweep(self, queue: Queue, due: float) -> None:
-        if self._timers.get(queue) == due:
-            del self._timers[queue]
-            upcoming = queue.sweep()
-            if upcoming is not None:
-                self._watch(queue, upcoming)

@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from amqp1_driver.wire.types import Long, Timestamp, encode
 
-from .behaviour import Schedule
 from .counters import Counters
 from .links import Consumer, Outcome
 from .messages import annotate, rewrite_header
 from .queues import Entry, Limits, Queue
+from .timers import Alarm, Schedule
 from .tracking import refused
 
 LOST = refused(
@@ -108,14 +108,13 @@ class LockQueue(Queue):
         counters: Counters,
         clock: Callable[[], float],
         wall: Callable[[], float],
-        on_wait: Callable[[Queue, float], None],
         call_at: Schedule,
         *,
         lock_duration: float,
         max_delivery_count: int,
         dead_letters: LockQueue | None,
     ) -> None:
-        super().__init__(name, Limits(), counters, clock, lambda: None, on_wait)
+        super().__init__(name, Limits(), counters, clock, lambda: None, call_at)
         self.dead_letters = dead_letters
         self.lock_duration = lock_duration
         self._max_delivery_count = max_delivery_count
@@ -124,7 +123,7 @@ class LockQueue(Queue):
         self._serial = itertools.count()
         #: Heap of locks by time of expiry; each renewal of a lock adds another entry.
         self._locks: list[tuple[float, int, Lock]] = []
-        self._armed: float | None = None
+        self._lock_alarm = Alarm(call_at, self._expire)
         self._by_token: dict[uuid.UUID, Lock] = {}
 
     def store(self, data: bytes, expiry: float | None, delivery_count: int = 0) -> None:
@@ -168,25 +167,17 @@ class LockQueue(Queue):
         while locks and not locks[0][2].held:
             heapq.heappop(locks)
         heapq.heappush(locks, (lock.until, next(self._serial), lock))
-        self._arm()
+        self._lock_alarm.set(locks[0][0])
 
-    def _arm(self) -> None:
-        due = self._locks[0][0] if self._locks else None
-        if due is not None and (self._armed is None or due < self._armed):
-            self._armed = due
-            self._call_at(due, lambda: self._expire(due))
-
-    def _expire(self, due: float) -> None:
-        if self._armed != due:
-            return
-        self._armed = None
+    def _expire(self) -> None:
         now = self._clock()
         while self._locks and self._locks[0][0] <= now:
             lock = heapq.heappop(self._locks)[2]
             if lock.held and lock.until <= now:
                 self._release(lock)
                 self._failed(lock.stored)
-        self._arm()
+        if self._locks:
+            self._lock_alarm.set(self._locks[0][0])
         self.dispatch()
 
     def _release(self, lock: Lock) -> None:

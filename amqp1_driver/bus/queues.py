@@ -18,6 +18,7 @@ from typing import NamedTuple
 from .counters import Counters
 from .links import ACCEPTED, CREDIT, Consumer, Outcome, Transfer
 from .messages import rewrite_header
+from .timers import Alarm, Schedule
 
 
 class Limits(NamedTuple):
@@ -149,10 +150,10 @@ class Entry:
 class Queue:
     """A queue with competing consumers.
 
-    :param on_change: called when the queue has passed a watermark; the credit of producers may
-        change
-    :param on_wait: called with the queue and the expiry when a message with a ttl begins to wait;
-        the callee calls :meth:`sweep` at that time
+    A message with a ttl expires in time, even without a consumer.
+
+    :param on_change: called when the queue has passed a watermark or has dropped expired messages;
+        the credit of producers may change
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Queue:
         counters: Counters,
         clock: Callable[[], float],
         on_change: Callable[[], None],
-        on_wait: Callable[[Queue, float], None],
+        call_at: Schedule,
     ) -> None:
         self.name = name
         self.limits = limits
@@ -171,7 +172,7 @@ class Queue:
         self._counters = counters
         self._clock = clock
         self._on_change = on_change
-        self._on_wait = on_wait
+        self._expiry = Alarm(call_at, self._sweep)
         self._ready: deque[Entry] = deque()
         self._acquired = 0
         #: Size in bytes of the messages held.
@@ -222,7 +223,7 @@ class Queue:
             self.saturated = True
             self._on_change()
         if entry.expiry is not None:
-            self._on_wait(self, entry.expiry)
+            self._expiry.set(entry.expiry)
 
     def dispatch(self) -> None:
         """Deliver waiting messages to the consumers with credit, in turn."""
@@ -291,13 +292,10 @@ class Queue:
             position += 1
         self._ready.insert(position, entry)
         if entry.expiry is not None:
-            self._on_wait(self, entry.expiry)
+            self._expiry.set(entry.expiry)
 
-    def sweep(self) -> float | None:
-        """Drop expired messages.
-
-        :returns: time of the next expiry; None if no message will expire
-        """
+    def _sweep(self) -> None:
+        """Drop expired messages."""
         now = self._clock()
         expired = [e for e in self._ready if e.expiry is not None and e.expiry <= now]
         if expired:
@@ -305,7 +303,10 @@ class Queue:
             self._ready = deque(e for e in self._ready if e not in gone)
             for entry in expired:
                 self._expired(entry)
-        return min((e.expiry for e in self._ready if e.expiry is not None), default=None)
+        waiting = [e.expiry for e in self._ready if e.expiry is not None]
+        if waiting:
+            self._expiry.set(min(waiting))
+        self._on_change()
 
     def _expired(self, entry: Entry) -> None:
         self._counters.expired += 1

@@ -68,19 +68,14 @@ class ServiceBus(Behaviour):
         self.largest_message = max(self.largest_message, namespace.max_message_size)
         self._namespace = namespace
         self._rules = namespace.known_rules
-        later = self._call_later
-        self._entities = Entities(namespace, counters, clock, wall, later)
+        self._entities = Entities(namespace, counters, clock, wall, self.later)
         self._queues = self._entities.queues
         self._topics = self._entities.topics
-        claims = ClaimsNode(namespace, self._known, self._check_links, later, clock, wall)
+        claims = ClaimsNode(namespace, self._known, self._check_links, self.later, clock, wall)
         self._requests = {CBS: RequestNode(CBS, claims.answer)}
         for path, queue in self._queues.items():
             node = RequestNode(path + _MANAGEMENT, ManagementNode(queue).answer)
             self._requests[node.name] = node
-
-    def _call_later(self, when: float, function: Callable[[], None]) -> None:
-        # The server sets call_at only later, when it takes over the behaviour.
-        self.call_at(when, function)
 
     def _known(self, path: str) -> bool:
         return path in self._queues or path in self._topics or path in self._requests

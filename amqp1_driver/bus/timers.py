@@ -7,6 +7,9 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from typing import Any
+
+Schedule = Callable[[float, Callable[[], None]], Any]
 
 
 class Timers:
@@ -35,3 +38,26 @@ class Timers:
         """Call the functions that are due."""
         while self._heap and self._heap[0][0] <= now:
             heapq.heappop(self._heap)[2]()
+
+
+class Alarm:
+    """A timer for the earliest of the times set; it calls ``ring`` once at that time.
+
+    :param call_at: schedules a function for a time (seconds)
+    """
+
+    def __init__(self, call_at: Schedule, ring: Callable[[], None]) -> None:
+        self._call_at = call_at
+        self._ring = ring
+        self._due: float | None = None
+
+    def set(self, when: float) -> None:
+        """Ring at ``when`` (seconds) unless the alarm rings earlier."""
+        if self._due is None or when < self._due:
+            self._due = when
+            self._call_at(when, lambda: self._run(when))
+
+    def _run(self, when: float) -> None:
+        if self._due == when:
+            self._due = None
+            self._ring()
