@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from .addresses import normalise
 from .behaviour import Behaviour
@@ -15,6 +15,8 @@ from .counters import Counters
 from .links import Consumer, Link, Producer
 from .queues import Limits
 from .server import Server
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,22 @@ class Controls:
             raise RuntimeError("the bus has not been started")
         return self._server
 
+    def _call(self, function: Callable[[Server], T]) -> T:
+        """Run a function on the bus thread and return its result."""
+        server = self._running()
+        return server.call(lambda: function(server))
+
     @property
     def connections(self) -> list[ConnectionInfo]:
         """Return the connections that are past SASL; the Open of a peer may still be missing."""
-        server = self._running()
-        found: list[ConnectionInfo] = server.call(lambda: _connections(server))
-        return found
+        return self._call(_connections)
 
     def queue_depth(self, address: str) -> int:
         """Return the number of messages held for an address.
 
         A held message waits, or is delivered and has no outcome.
         """
-        server = self._running()
-        depth: int = server.call(lambda: server.behaviour.depth(address))
-        return depth
+        return self._call(lambda server: server.behaviour.depth(address))
 
     def wait_until(self, condition: Callable[[Self], bool], timeout: float = 10.0) -> None:
         """Block until ``condition(bus)`` holds.
@@ -101,13 +104,11 @@ class Controls:
 
     def freeze(self) -> None:
         """Stop polling sockets and timers, like a stopped process; the sockets stay open."""
-        server = self._running()
-        server.call(lambda: server.freeze(True))
+        self._call(lambda server: server.freeze(True))
 
     def thaw(self) -> None:
         """Undo :meth:`freeze`."""
-        server = self._running()
-        server.call(lambda: server.freeze(False))
+        self._call(lambda server: server.freeze(False))
 
     def pause_credit(self, address: str | None = None) -> None:
         """Withhold and withdraw credit from the producers of an address; None = from all."""
@@ -118,15 +119,13 @@ class Controls:
         self._change_credit(lambda behaviour: behaviour.resume(address))
 
     def _change_credit(self, change: Callable[[Behaviour], None]) -> None:
-        server = self._running()
-
-        def work() -> None:
+        def work(server: Server) -> None:
             change(server.behaviour)
             for link in _links(server):
                 if isinstance(link, Producer):
                     link.adjust()
 
-        server.call(work)
+        self._call(work)
 
     def limit_queue(self, address: str | None, limits: Limits | None) -> None:
         """Change watermarks while the broker runs, with effect at once; see :class:`Limits`.
@@ -137,16 +136,14 @@ class Controls:
             again
         :raises ValueError: the bus is not a broker
         """
-        server = self._running()
-        behaviour = server.behaviour
+        behaviour = self._running().behaviour
         if not isinstance(behaviour, Broker):
             raise ValueError(f"a bus as {behaviour.mode} has no watermarks")
-        server.call(lambda: behaviour.limit(address, limits))
+        self._call(lambda server: behaviour.limit(address, limits))
 
     def drop_connections(self) -> None:
         """Reset all connections; the bus still listens."""
-        server = self._running()
-        server.call(server.drop_all)
+        self._call(lambda server: server.drop_all())
 
     def close_connections(
         self,
@@ -154,8 +151,7 @@ class Controls:
         description: str = "closed by the administrator",
     ) -> None:
         """Close all connections cleanly with an error; the bus still listens."""
-        server = self._running()
-        server.call(lambda: server.close_all(condition, description))
+        self._call(lambda server: server.close_all(condition, description))
 
     def detach_links(
         self,
@@ -164,17 +160,15 @@ class Controls:
         description: str = "the node has been deleted",
     ) -> int:
         """Detach all links at an address with an error; return the number of links."""
-        server = self._running()
 
-        def work() -> int:
+        def work(server: Server) -> int:
             wanted = normalise(address)
             links = [x for x in _links(server) if normalise(x.address or "") == wanted]
             for link in links:
                 link.detach(condition, description)
             return len(links)
 
-        count: int = server.call(work)
-        return count
+        return self._call(work)
 
 
 def _links(server: Server) -> list[Link]:

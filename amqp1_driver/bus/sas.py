@@ -107,9 +107,7 @@ def _signature(text: str, rules: Mapping[str, Rule]) -> Grant:
     rule = rules.get(name)
     if rule is None:
         raise BadToken(401, f"InvalidSignature: There is no rule {name!r}")
-    signed = f"{spelled}\n{expiry}".encode()
-    if not hmac.compare_digest(given, hmac.digest(rule.key.encode(), signed, hashlib.sha256)):
-        raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
+    _verify(f"{spelled}\n{expiry}", given, rule.key)
     return Grant(resource(unquote_plus(spelled)), rule.rights, expires)
 
 
@@ -123,11 +121,7 @@ def _jwt(text: str, secret: str | None) -> Grant:
         algorithm, expires = header["alg"], float(claims["exp"])
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise BadToken(401, "MalformedToken: neither a signature nor a JSON Web Token") from None
-    if secret is None or algorithm != "HS256":
-        raise BadToken(401, "InvalidToken: This bus knows nobody who signs such tokens")
-    signed = f"{head}.{body}".encode()
-    if not hmac.compare_digest(given, hmac.digest(secret.encode(), signed, hashlib.sha256)):
-        raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
+    _verify(f"{head}.{body}", given, secret if algorithm == "HS256" else None)
     return Grant(Resource("", ""), ALL_RIGHTS, expires)
 
 
@@ -144,14 +138,22 @@ def _swt(text: str, secret: str | None) -> Grant:
     except (KeyError, ValueError, OverflowError, binascii.Error):
         problem = "MalformedToken: ExpiresOn, Audience and HMACSHA256 are needed"
         raise BadToken(401, problem) from None
-    if secret is None:
-        raise BadToken(401, "InvalidToken: This bus knows nobody who signs such tokens")
-    wanted = hmac.digest(secret.encode(), signed.encode(), hashlib.sha256)
-    if not hmac.compare_digest(given, wanted):
-        raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
+    _verify(signed, given, secret)
     actions = fields.get("net.windows.servicebus.action")
     rights = ALL_RIGHTS if actions is None else ALL_RIGHTS & set(actions.split(","))
     return Grant(audience, rights, expires)
+
+
+def _verify(signed: str, given: bytes, key: str | None) -> None:
+    """Check a signature by HMAC-SHA256.
+
+    :param key: None: the bus accepts no such tokens
+    :raises BadToken: the signature is not valid
+    """
+    if key is None:
+        raise BadToken(401, "InvalidToken: This bus knows nobody who signs such tokens")
+    if not hmac.compare_digest(given, hmac.digest(key.encode(), signed.encode(), hashlib.sha256)):
+        raise BadToken(401, "InvalidSignature: The token has an invalid signature.")
 
 
 def _base64url(text: str) -> bytes:

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .behaviour import Behaviour
 from .connection import SocketConnection
@@ -36,6 +36,7 @@ _CLOSE_TIME = 2.0
 
 EngineFactory = Callable[[Callable[[], None], str | None], Engine]
 NewWebSocket = Callable[[], "WebSocketServer"]
+T = TypeVar("T")
 
 
 class Server:
@@ -100,13 +101,13 @@ class Server:
                 pass  # the pipe is full of wake-ups already
             return True
 
-    def call(self, function: Callable[[], Any], timeout: float = 10.0) -> Any:
+    def call(self, function: Callable[[], T], timeout: float = 10.0) -> T:
         """Run a function on the bus thread and return its result.
 
         :param timeout: seconds
         :raises RuntimeError: the bus is not running
         """
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
 
         def work() -> None:
             try:

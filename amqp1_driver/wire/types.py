@@ -8,6 +8,7 @@ The codec is small and strict rather than fast. Decoded Python values remember t
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import uuid
 from dataclasses import dataclass, field
@@ -111,26 +112,11 @@ _FIXED: dict[int, tuple[str, Any]] = {
 }
 _EMPTY: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: UInt(0), 0x44: ULong(0)}
 _RAW = {0x74: 4, 0x84: 8, 0x94: 16}
-# Python type -> (constructor, lowest, highest)
-_INTS: dict[type, tuple[int, int, int]] = {
-    UByte: (0x50, 0, 0xFF),
-    UShort: (0x60, 0, 0xFFFF),
-    UInt: (0x70, 0, 0xFFFFFFFF),
-    ULong: (0x80, 0, 2**64 - 1),
-    Byte: (0x51, -128, 127),
-    Short: (0x61, -32768, 32767),
-    Int: (0x71, -(2**31), 2**31 - 1),
-    Long: (0x81, -(2**63), 2**63 - 1),
-    int: (0x81, -(2**63), 2**63 - 1),
-    Timestamp: (0x83, -(2**63), 2**63 - 1),
-}
-_SMALL: dict[type, tuple[int, int, int]] = {
-    UInt: (0x52, 1, 255),
-    ULong: (0x53, 1, 255),
-    Int: (0x54, -128, 127),
-    Long: (0x55, -128, 127),
-    int: (0x55, -128, 127),
-}
+# Python type -> constructors of its fixed-width encodings, the shortest first
+_CODES: dict[type, list[int]] = {}
+for _code in sorted(_FIXED, key=lambda code: struct.calcsize(_FIXED[code][0])):
+    _CODES.setdefault(_FIXED[_code][1], []).append(_code)
+_CODES[int] = _CODES[Long]
 
 
 def encode(value: Any) -> bytes:
@@ -145,11 +131,8 @@ def encode(value: Any) -> bytes:
     if isinstance(value, int):
         return _encode_int(value)
     if isinstance(value, float):
-        return struct.pack(
-            ">Bf" if isinstance(value, Float) else ">Bd",
-            0x72 if isinstance(value, Float) else 0x82,
-            value,
-        )
+        short = isinstance(value, Float)
+        return struct.pack(">Bf" if short else ">Bd", 0x72 if short else 0x82, value)
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return _encode_text(value)
     if isinstance(value, uuid.UUID):
@@ -171,16 +154,14 @@ def encode(value: Any) -> bytes:
 
 def _encode_int(value: int) -> bytes:
     kind = type(value)
-    if kind not in _INTS:
+    if kind not in _CODES:
         raise TypeError(f"no AMQP type for {value!r}")
-    code, low, high = _INTS[kind]
-    if not low <= value <= high:
-        raise ValueError(f"{value} does not fit in {kind.__name__}")
     if value == 0 and kind in (UInt, ULong):
         return b"\x43" if kind is UInt else b"\x44"
-    if kind in _SMALL and _SMALL[kind][1] <= value <= _SMALL[kind][2]:
-        code = _SMALL[kind][0]
-    return bytes((code,)) + struct.pack(_FIXED[code][0], value)
+    for code in _CODES[kind]:
+        with contextlib.suppress(struct.error):
+            return bytes((code,)) + struct.pack(_FIXED[code][0], value)
+    raise ValueError(f"{value} does not fit in {kind.__name__}")
 
 
 def _encode_text(value: Any) -> bytes:
