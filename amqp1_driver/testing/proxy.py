@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Condition
 from types import TracebackType
@@ -21,156 +22,172 @@ BURST = 0.05  # seconds; a throttled connection passes this much of its rate at 
 
 
 @dataclass
-class _Faults:
-    """The faults of one direction."""
+class _Direction:
+    """The faults and the counters of one direction; all connections share it."""
 
     frozen: bool = False
     latency: float = 0.0  # seconds to hold each byte
     rate: int = 0  # bytes per second on each connection, 0 for no limit
     held_back: int = 0  # last bytes of each stream that wait until more bytes follow
+    chunk_size: int = BUFFER  # maximum number of bytes per write
     cut_after: int | None = None  # bytes to forward until the next cut
+    cuts: int = 0
+    forwarded: int = 0  # bytes
+
+    def count(self, sent: int) -> None:
+        """Count forwarded bytes.
+
+        :raises ConnectionAbortedError: ``cut_after`` is reached
+        """
+        self.forwarded += sent
+        if self.cut_after is not None:
+            self.cut_after -= sent
+            if self.cut_after <= 0:
+                self.cut_after = None
+                self.cuts += 1
+                raise ConnectionAbortedError
 
 
 class _Pipe:
     """One direction of one connection; lives on the proxy thread."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
+    def __init__(self, source: socket.socket, sink: socket.socket, direction: _Direction) -> None:
         self.source = source
         self.sink = sink
-        self.direction = direction
         self.buffer = bytearray()
-        self.ended = False  # the source has closed its side
-        self.shut = False  # and the proxy has shut down the sink
+        self.shut = False  # the source has closed its side, and the proxy has shut down the sink
         self.blocked = False  # the sink accepts no more bytes
+        self._direction = direction
+        self._ended = False  # the source has closed its side
         self._arrivals: deque[tuple[float, int]] = deque()  # (arrival time, bytes) still delayed
         self._ripe = 0  # bytes of the buffer whose delay is over
         self._budget = 0.0  # bytes that the rate allows now
         self._budgeted = 0.0  # time of the last computation of the budget
 
-    def read(self, now: float) -> None:
-        """Buffer bytes from the source.
+    @property
+    def reading(self) -> bool:
+        """Return whether the pipe takes bytes from the source now."""
+        return not (self._ended or self._direction.frozen) and len(self.buffer) < BUFFER
 
-        :raises OSError: the connection has failed
+    def move(self, now: float) -> float | None:
+        """Read and write what the faults and the sockets allow.
+
+        :returns: seconds until the faults allow more; None if an event has to come first
+        :raises OSError: the connection has failed, or a fault ends it
         """
+        if self.reading:
+            self._read(now)
+        self.blocked = False
+        if self._direction.frozen:
+            return None
+        allowed, again = self._allowed(now)
+        try:
+            self._write(allowed)
+        except BlockingIOError:
+            self.blocked = True
+        if self._ended and not self.shut and not self.buffer:
+            self.shut = True
+            self.sink.shutdown(socket.SHUT_WR)
+        return again
+
+    def _read(self, now: float) -> None:
         with contextlib.suppress(BlockingIOError):
             data = self.source.recv(BUFFER - len(self.buffer))
             self.buffer += data
             self._arrivals.append((now, len(data)))
-            self.ended = not data
+            self._ended = not data
 
-    def allowed(self, faults: _Faults, now: float) -> tuple[int, float | None]:
-        """Compute how many bytes the pipe may write now, and when to ask again if that is too few.
-
-        :returns: bytes, and seconds from now
-        """
-        while self._arrivals and self._arrivals[0][0] + faults.latency <= now:
+    def _allowed(self, now: float) -> tuple[int, float | None]:
+        """Compute how many bytes the faults allow now, and in how many seconds they allow more."""
+        direction = self._direction
+        while self._arrivals and self._arrivals[0][0] + direction.latency <= now:
             self._ripe += self._arrivals.popleft()[1]
-        again = self._arrivals[0][0] + faults.latency - now if self._arrivals else None
-        if not faults.rate:
-            return self._ripe, again
-        budget = self._budget + (now - self._budgeted) * faults.rate
-        self._budget = min(faults.rate * BURST, budget)
-        self._budgeted = now
-        if self._ripe > self._budget:
-            again = BURST
-        return min(self._ripe, int(self._budget)), again
+        again = self._arrivals[0][0] + direction.latency - now if self._arrivals else None
+        allowed = min(self._ripe, len(self.buffer) - (0 if self._ended else direction.held_back))
+        if direction.rate:
+            budget = self._budget + (now - self._budgeted) * direction.rate
+            self._budget = min(direction.rate * BURST, budget)
+            self._budgeted = now
+            if self._ripe > self._budget:
+                again = BURST
+            allowed = min(allowed, int(self._budget))
+        return allowed, again
 
-    def written(self, count: int) -> None:
-        """Remove bytes that the sink has accepted."""
-        del self.buffer[:count]
-        self._ripe -= count
-        self._budget = max(0.0, self._budget - count)
+    def _write(self, allowed: int) -> None:
+        direction = self._direction
+        while allowed > 0:
+            size = min(allowed, max(1, direction.chunk_size))
+            if direction.cut_after is not None:
+                size = min(size, direction.cut_after)
+            sent = self.sink.send(self.buffer[:size])
+            del self.buffer[:sent]
+            allowed -= sent
+            self._ripe -= sent
+            self._budget = max(0.0, self._budget - sent)
+            direction.count(sent)
 
 
 class _Pair:
-    """A client's connection and its upstream connection; lives on the proxy thread."""
+    """A client's connection and its upstream connection; lives on the proxy thread.
 
-    def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: tuple[str, int]) -> None:
+    :param update: runs a function with the lock of the proxy
+    :param ended: called once when the proxy moves no more bytes of this pair
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: socket.socket,
+        upstream: tuple[str, int],
+        directions: Mapping[str, _Direction],
+        update: Callable[[Callable[[], None]], None],
+        ended: Callable[[_Pair], None],
+    ) -> None:
         self.client = client
         self.upstream = socket.socket(socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET)
-        self.pipes = (
-            _Pipe(self.client, self.upstream, UP),
-            _Pipe(self.upstream, self.client, DOWN),
-        )
         self.connecting = True
-        self._proxy = proxy
-        self._loop = proxy._thread.loop
+        self.pipes = (
+            _Pipe(self.client, self.upstream, directions[UP]),
+            _Pipe(self.upstream, self.client, directions[DOWN]),
+        )
+        self._loop = loop
+        self._update = update
+        self._ended = ended
         self._polled: dict[socket.socket, tuple[bool, bool]] = {}
-        self._timer: Any = None
+        self._timer: asyncio.TimerHandle | None = None
         for sock in (self.client, self.upstream):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.upstream.connect_ex(upstream)
         self._poll(self.upstream, False, True)
 
-    def _ready(self) -> None:
-        """Handle an event of a socket or of the timer."""
-        if self.connecting:
-            self.connecting = False
-            if self.upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                return self._proxy._update(lambda: self.close(reset=True))
-        return self._proxy._update(self.step)
+    def _on_event(self) -> None:
+        self._update(self._connected if self.connecting else self.step)
+
+    def _connected(self) -> None:
+        self.connecting = False
+        if self.upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.close(reset=True)
+        else:
+            self.step()
 
     def step(self) -> None:
-        """Read and write what the faults and the sockets allow, and poll for the rest."""
-        if self.connecting or self not in self._proxy._pairs:
+        """Move the bytes that may move now, and poll for the rest."""
+        if self.connecting:
             return
         self._stop_timer()
         try:
-            for pipe in self.pipes:
-                if self._wanted(pipe):
-                    pipe.read(self._loop.time())
-                self._write(pipe)
-                if self not in self._proxy._pairs:
-                    return
+            waits = [pipe.move(self._loop.time()) for pipe in self.pipes]
         except OSError:
             return self.close(reset=True)
-        if all(pipe.shut for pipe in self.pipes):
-            return self.close(reset=False)
         up, down = self.pipes
-        self._poll(self.client, self._wanted(up), down.blocked)
-        self._poll(self.upstream, self._wanted(down), up.blocked)
-
-    def _wanted(self, pipe: _Pipe) -> bool:
-        frozen = self._proxy._faults[pipe.direction].frozen
-        return not (pipe.ended or frozen) and len(pipe.buffer) < BUFFER
-
-    def _write(self, pipe: _Pipe) -> None:
-        faults = self._proxy._faults[pipe.direction]
-        pipe.blocked = False
-        if faults.frozen:
-            return
-        keep = 0 if pipe.ended else faults.held_back
-        allowed, again = pipe.allowed(faults, self._loop.time())
+        if up.shut and down.shut:
+            return self.close(reset=False)
+        again = min((wait for wait in waits if wait is not None), default=None)
         if again is not None:
-            self._ask_again(again)
-        while (size := min(len(pipe.buffer) - keep, allowed)) > 0:
-            size = min(size, max(1, self._proxy.chunk_size))
-            if faults.cut_after is not None:
-                size = min(size, faults.cut_after)
-            try:
-                sent = pipe.sink.send(pipe.buffer[:size])
-            except BlockingIOError:
-                pipe.blocked = True
-                return
-            pipe.written(sent)
-            allowed -= sent
-            self._proxy._forwarded[pipe.direction] += sent
-            if faults.cut_after is not None:
-                faults.cut_after -= sent
-                if faults.cut_after <= 0:
-                    faults.cut_after = None
-                    self._proxy._cuts += 1
-                    return self.close(reset=True)
-        if pipe.ended and not pipe.shut and not pipe.buffer:
-            pipe.shut = True
-            pipe.sink.shutdown(socket.SHUT_WR)
-
-    def _ask_again(self, delay: float) -> None:
-        due = self._loop.time() + delay
-        if self._timer is None or due < self._timer.when():
-            self._stop_timer()
-            self._timer = self._loop.call_at(due, self._ready)
+            self._timer = self._loop.call_later(again, self._on_event)
+        self._poll(self.client, up.reading, down.blocked)
+        self._poll(self.upstream, down.reading, up.blocked)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -182,20 +199,20 @@ class _Pair:
             return
         self._polled[sock] = (reading, writing)
         if reading:
-            self._loop.add_reader(sock, self._ready)
+            self._loop.add_reader(sock, self._on_event)
         else:
             self._loop.remove_reader(sock)
         if writing:
-            self._loop.add_writer(sock, self._ready)
+            self._loop.add_writer(sock, self._on_event)
         else:
             self._loop.remove_writer(sock)
 
     def detach(self) -> None:
         """Stop moving bytes; the sockets stay open."""
-        self._proxy._pairs.remove(self)
         self._stop_timer()
         self._poll(self.client, False, False)
         self._poll(self.upstream, False, False)
+        self._ended(self)
 
     def close(self, *, reset: bool) -> None:
         """Close both sockets."""
@@ -214,18 +231,14 @@ class FaultProxy:
     :raises OSError: the port is not available
     """
 
-    #: Maximum number of bytes per write; 1 delivers byte by byte.
-    chunk_size = BUFFER
-
     def __init__(self, upstream_host: str, upstream_port: int, port: int = 0) -> None:
         self._upstream = (upstream_host, upstream_port)
         #: Guards all state; every change notifies it.
         self._changed = Condition()
         self._pairs: list[_Pair] = []
         self._abandoned: list[socket.socket] = []
-        self._faults = {UP: _Faults(), DOWN: _Faults()}
-        self._accepted = self._cuts = 0
-        self._forwarded = {UP: 0, DOWN: 0}
+        self._directions = {UP: _Direction(), DOWN: _Direction()}
+        self._accepted = 0
         self._listener: socket.socket | None = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._thread = LoopThread("fault-proxy")
@@ -263,13 +276,21 @@ class FaultProxy:
         with contextlib.suppress(OSError):
             client, _ = self._listener.accept()
             self._accepted += 1
-            self._pairs.append(_Pair(self, client, self._upstream))
+            pair = _Pair(
+                self._thread.loop,
+                client,
+                self._upstream,
+                self._directions,
+                self._update,
+                self._pairs.remove,
+            )
+            self._pairs.append(pair)
 
     def _set(self, direction: Direction, **faults: Any) -> None:
         def work() -> None:
             for one in (UP, DOWN) if direction == "both" else (direction,):
                 for name, value in faults.items():
-                    setattr(self._faults[one], name, value)
+                    setattr(self._directions[one], name, value)
 
         self._call(work)
 
@@ -357,6 +378,15 @@ class FaultProxy:
         self._bury()
         self._stop_listening()
 
+    @property
+    def chunk_size(self) -> int:
+        """Return the maximum number of bytes per write; 1 delivers byte by byte."""
+        return self._directions[UP].chunk_size
+
+    @chunk_size.setter
+    def chunk_size(self, size: int) -> None:
+        self._set("both", chunk_size=size)
+
     # -- what goes on -----------------------------------------------------------------------
 
     @property
@@ -375,7 +405,7 @@ class FaultProxy:
     def forwarded(self) -> dict[str, int]:
         """Return the number of bytes forwarded so far, by "up" and "down"."""
         with self._changed:
-            return dict(self._forwarded)
+            return {name: one.forwarded for name, one in self._directions.items()}
 
     def wait_connections(self, count: int, timeout: float = 10.0) -> None:
         """Wait until at least ``count`` connections are up; for 0, until none is up."""
@@ -391,13 +421,19 @@ class FaultProxy:
 
     def wait_cut(self, count: int = 1, timeout: float = 10.0) -> None:
         """Wait until ``cut_after`` has reset ``count`` connections in all."""
-        self._wait(lambda: self._cuts >= count, timeout, f"{count} cuts")
+        self._wait(
+            lambda: sum(one.cuts for one in self._directions.values()) >= count,
+            timeout,
+            f"{count} cuts",
+        )
 
     def wait_forwarded(
         self, count: int, direction: Literal["up", "down"] = "up", timeout: float = 10.0
     ) -> None:
         """Wait until the proxy has forwarded ``count`` bytes in all in that direction."""
-        self._wait(lambda: self._forwarded[direction] >= count, timeout, f"{count} bytes")
+        self._wait(
+            lambda: self._directions[direction].forwarded >= count, timeout, f"{count} bytes"
+        )
 
     def __enter__(self) -> Self:
         return self
