@@ -13,7 +13,7 @@ import enum
 import hmac
 from collections.abc import Mapping
 
-from amqp1_driver.wire.frames import SASL, Frame, FrameReader, Header
+from amqp1_driver.wire.frames import AMQP_HEADER, SASL, SASL_HEADER, Frame, FrameReader, Header
 from amqp1_driver.wire.performatives import (
     Composite,
     SaslChallenge,
@@ -24,7 +24,6 @@ from amqp1_driver.wire.performatives import (
 )
 from amqp1_driver.wire.types import Array, WireError
 
-AMQP_HEADER, SASL_HEADER = Header(0), Header(3)
 _OK, _AUTH = 0, 1
 #: SASL frames may not be larger than MIN-MAX-FRAME-SIZE, in bytes (5.3.1).
 _MAX_FRAME = 512

@@ -21,7 +21,7 @@ from amqp1_driver.testing.state import (
     Session,
 )
 from amqp1_driver.wire import performatives as p
-from amqp1_driver.wire.frames import AMQP, SASL, Frame, FrameReader, Header
+from amqp1_driver.wire.frames import AMQP, Frame, FrameReader, Header, frame_type
 from amqp1_driver.wire.types import WireError
 
 if TYPE_CHECKING:
@@ -104,10 +104,9 @@ class PeerCore:
         self.script.record(LogEntry(self.index, False, channel, performative, payload))
         if isinstance(performative, Header):
             return self.raw(performative.encode())
-        sasl = performative is not None and 0x40 <= performative.code <= 0x44
         if isinstance(performative, p.Close):
             self.close_sent = True
-        self.raw(Frame(channel, performative, payload, SASL if sasl else AMQP).encode())
+        self.raw(Frame(channel, performative, payload, frame_type(performative)).encode())
 
     def raw(self, data: bytes) -> None:
         """Send bytes unchanged."""

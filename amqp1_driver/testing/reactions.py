@@ -17,11 +17,9 @@ from amqp1_driver.testing.state import (
     Session,
 )
 from amqp1_driver.wire import performatives as p
-from amqp1_driver.wire.frames import Header
+from amqp1_driver.wire.frames import SASL_HEADER, Header
 from amqp1_driver.wire.messages import Message
 from amqp1_driver.wire.types import Symbol
-
-SASL_HEADER, AMQP_HEADER = Header(3), Header(0)
 
 
 def error(condition: str | None, description: str | None = None) -> p.Error | None:

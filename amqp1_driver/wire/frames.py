@@ -29,6 +29,14 @@ class Header:
         return b"AMQP" + bytes((self.protocol, self.major, self.minor, self.revision))
 
 
+AMQP_HEADER, SASL_HEADER = Header(0), Header(3)
+
+
+def frame_type(performative: Any) -> int:
+    """Return the type of the frames for a performative; None is an empty frame."""
+    return SASL if performative is not None and 0x40 <= performative.code <= 0x44 else AMQP
+
+
 @dataclass(frozen=True)
 class Frame:
     """A frame; ``performative`` None is an empty frame (2.4.5: keeps the connection alive)."""
@@ -107,6 +115,6 @@ def _frame(kind: int, channel: int, body: bytes) -> Frame:
     performative, end = types.decode(body)
     if not isinstance(performative, Composite):
         raise WireError(f"frame body is {performative!r}, not a performative")
-    if (0x40 <= performative.code <= 0x44) != (kind == SASL):
+    if frame_type(performative) != kind:
         raise WireError(f"{type(performative).__name__} in a frame of type {kind}")
     return Frame(channel, performative, body[end:], kind)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import types
 from .performatives import Composite
-from .types import Described, Symbol, ULong, WireError
+from .types import Described, Symbol, ULong, WireError, encode
 
 
 class Header(Composite, code=0x70, types="bool ubyte uint bool uint"):
@@ -44,22 +44,19 @@ class Properties(
     reply_to_group_id: str | None = None
 
 
-# sections that are not composites: descriptor -> attribute of Message
-_MAPS = {
-    0x71: "delivery_annotations",
-    0x72: "message_annotations",
-    0x74: "application_properties",
-    0x78: "footer",
+# sections that are not composites: descriptor -> its symbol, and the attribute of Message (of a
+# section of maps) or the kind of body
+_SECTIONS = {
+    0x71: ("amqp:delivery-annotations:map", "delivery_annotations"),
+    0x72: ("amqp:message-annotations:map", "message_annotations"),
+    0x74: ("amqp:application-properties:map", "application_properties"),
+    0x75: ("amqp:data:binary", "data"),
+    0x76: ("amqp:amqp-sequence:list", "sequence"),
+    0x77: ("amqp:amqp-value:*", "value"),
+    0x78: ("amqp:footer:map", "footer"),
 }
-_SECTION_NAMES = {
-    "amqp:delivery-annotations:map": 0x71,
-    "amqp:message-annotations:map": 0x72,
-    "amqp:application-properties:map": 0x74,
-    "amqp:data:binary": 0x75,
-    "amqp:amqp-sequence:list": 0x76,
-    "amqp:amqp-value:*": 0x77,
-    "amqp:footer:map": 0x78,
-}
+_NAMES = {symbol: code for code, (symbol, _) in _SECTIONS.items()}
+_BODIES = {kind: code for code, (_, kind) in _SECTIONS.items() if 0x75 <= code <= 0x77}
 
 
 @dataclass
@@ -80,20 +77,19 @@ class Message:
 
     def encode(self) -> bytes:
         """Encode the sections in their order, without the empty ones."""
-        parts = [types.encode(self.header) if self.header != Header() else b""]
+        parts: list[Any] = [self.header if self.header != Header() else None]
         parts.append(_section(0x71, self.delivery_annotations))
         parts.append(_section(0x72, self.message_annotations))
-        parts.append(types.encode(self.properties) if self.properties != Properties() else b"")
+        parts.append(self.properties if self.properties != Properties() else None)
         parts.append(_section(0x74, self.application_properties))
         if self.kind is not None:
-            code = {"data": 0x75, "sequence": 0x76, "value": 0x77}[self.kind]
-            parts.append(types.encode(Described(ULong(code), self.body)))
+            parts.append(Described(ULong(_BODIES[self.kind]), self.body))
         parts.append(_section(0x78, self.footer))
-        return b"".join(parts)
+        return b"".join(encode(part) for part in parts if part is not None)
 
 
-def _section(code: int, value: dict[Any, Any]) -> bytes:
-    return types.encode(Described(ULong(code), value)) if value else b""
+def _section(code: int, value: dict[Any, Any]) -> Described | None:
+    return Described(ULong(code), value) if value else None
 
 
 def decode(data: bytes) -> Message:
@@ -115,24 +111,23 @@ def decode(data: bytes) -> Message:
 def _code(section: Any) -> int:
     if isinstance(section, (Header, Properties)):
         return section.code
-    descriptor = section.descriptor if isinstance(section, Described) else None
-    if isinstance(descriptor, Symbol):
-        descriptor = _SECTION_NAMES.get(descriptor)
-    if not isinstance(descriptor, int) or descriptor not in _SECTION_NAMES.values():
+    code = section.descriptor if isinstance(section, Described) else None
+    if isinstance(code, Symbol):
+        code = _NAMES.get(code)
+    if not isinstance(code, int) or code not in _SECTIONS:
         raise WireError(f"not a message section: {section!r}")
-    return int(descriptor)
+    return int(code)
 
 
 def _add(message: Message, code: int, section: Any) -> None:
-    if code == Header.code:
+    if isinstance(section, Header):
         message.header = section
-    elif code == Properties.code:
+    elif isinstance(section, Properties):
         message.properties = section
-    elif code in _MAPS:
-        setattr(message, _MAPS[code], section.value)
+    elif (name := _SECTIONS[code][1]) not in _BODIES:
+        setattr(message, name, section.value)
     else:
         body = section.value
-        if code == 0x75 or code == 0x76:
+        if name != "value":
             body = (message.body if message.body is not None else type(body)()) + body
-        message.kind = {0x75: "data", 0x76: "sequence", 0x77: "value"}[code]
-        message.body = body
+        message.kind, message.body = name, body
