@@ -52,6 +52,16 @@ class Host(Protocol):
     def forget(self, connection: SocketConnection) -> None: ...
 
 
+class Layer(Protocol):
+    """A layer between the socket and AMQP: TLS or WebSocket. Send ``output`` to the layer below."""
+
+    output: bytearray
+
+    def feed(self, data: bytes) -> bytes: ...
+    def wrap(self, data: bytes | bytearray) -> None: ...
+    def close(self) -> None: ...
+
+
 class SocketConnection:
     """A connection as a stack of layers; lives on the bus thread.
 
@@ -74,6 +84,8 @@ class SocketConnection:
         self._host = host
         self._tls = TlsServer(context) if context is not None else None
         self._websocket = websocket
+        #: From the top down.
+        self._layers: list[Layer] = [x for x in (websocket, self._tls) if x is not None]
         self._sasl: SaslServer | None = None
         self._out = bytearray()
         self._watched = (True, False)
@@ -123,17 +135,15 @@ class SocketConnection:
             self._host.touch(self)
 
     def _input(self, data: bytes) -> None:
-        if self._tls is not None:
-            try:
-                data = self._tls.feed(data)
-            except ssl.SSLError:
-                # The output already contains the alert that gives the reason.
-                self._finished = True
-                return
-            if self._sasl is None and self._tls.established:
-                self._sasl = SaslServer(self._host.users, self._tls.subject, self._host.anonymous)
-        if data and self._websocket is not None:
-            data = self._websocket.feed(data)
+        try:
+            for layer in reversed(self._layers):
+                data = layer.feed(data)
+        except ssl.SSLError:
+            # The output already contains the alert that gives the reason.
+            self._finished = True
+            return
+        if self._tls is not None and self._sasl is None and self._tls.established:
+            self._sasl = SaslServer(self._host.users, self._tls.subject, self._host.anonymous)
         if data and self.engine is None and self._sasl is not None:
             data = self._authenticate(self._sasl, data)
         if data and self.engine is not None:
@@ -182,18 +192,14 @@ class SocketConnection:
 
     def _fill(self) -> None:
         """Move pending output of the layers into the buffer."""
-        plain = self._amqp_output()
-        if self._websocket is not None:
-            plain = self._framed(self._websocket, plain)
-        if self._tls is None:
-            self._out += plain
-            return
-        if plain:
-            self._tls.wrap(plain)
-        if self._finished and not self._tls.output and not self._lingering:
-            self._tls.close()
-        self._out += self._tls.output
-        self._tls.output.clear()
+        data = self._amqp_output()
+        for layer in self._layers:
+            if data:
+                layer.wrap(data)
+            elif self._finished and not self._lingering:
+                layer.close()
+            data, layer.output = layer.output, bytearray()
+        self._out += data
 
     def _amqp_output(self) -> bytearray:
         """Return the output of SASL or of the engine; empty once the engine has finished."""
@@ -210,16 +216,6 @@ class SocketConnection:
         if output:
             self.engine.sent(len(output))
         return output
-
-    def _framed(self, websocket: WebSocketServer, plain: bytearray) -> bytearray:
-        """Return ``plain`` as WebSocket messages, with pending WebSocket control frames."""
-        if plain:
-            websocket.wrap(plain)
-        elif self._finished:
-            websocket.close()
-        framed = websocket.output
-        websocket.output = bytearray()
-        return framed
 
     def _send(self) -> None:
         try:
@@ -246,12 +242,7 @@ class SocketConnection:
         The output in proton does not count: the connection fetches it only when its own buffer is
         empty.
         """
-        pending = len(self._out)
-        if self._websocket is not None:
-            pending += len(self._websocket.output)
-        if self._tls is not None:
-            pending += len(self._tls.output)
-        return pending
+        return len(self._out) + sum(len(layer.output) for layer in self._layers)
 
     def _watch(self, reading: bool, writing: bool) -> None:
         if (reading, writing) != self._watched and not self.closed:
