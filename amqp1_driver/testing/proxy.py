@@ -305,7 +305,10 @@ class FaultProxy:
         self._call(self._stop_listening)
 
     def accept_again(self) -> None:
-        """Open the port again."""
+        """Open the port again.
+
+        :raises OSError: the port is not available
+        """
         self._call(self._listen)
 
     def freeze(self, direction: Direction = "both") -> None:
