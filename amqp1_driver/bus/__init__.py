@@ -6,8 +6,7 @@ The bus is a foreign peer of the driver, so that no mistake is common to both. I
 the driver except :mod:`amqp1_driver.flowframe`.
 """
 
-from .bus import MODES, Bus
-from .controls import ConnectionInfo, LinkInfo
+from .bus import MODES, Bus, ConnectionInfo, LinkInfo
 from .counters import Counters
 from .namespace import Namespace
 from .queues import Limits
