@@ -84,34 +84,34 @@ class RabbitmqConfig:
     @classmethod
     def from_settings(cls, settings: Settings) -> "RabbitmqConfig":
         rpc = QueueOptions(
-            kind=settings.rpc_queue_type,
-            durable=settings.durable_queues,
-            temporary=settings.delete_unused_queues,
-            expiry_ms=round(settings.queue_expiry * 1000),
-            ttl_ms=round(settings.rpc_message_ttl * 1000),
-            max_length=settings.rpc_queue_max_length,
-            overflow=settings.queue_overflow,
-            delivery_limit=settings.queue_delivery_limit,
-            replicas=settings.queue_replicas,
+            kind=settings.rabbitmq.rpc_queue_type,
+            durable=settings.rabbitmq.durable_queues,
+            temporary=settings.rabbitmq.delete_unused_queues,
+            expiry_ms=round(settings.rabbitmq.queue_expiry * 1000),
+            ttl_ms=round(settings.rabbitmq.rpc_message_ttl * 1000),
+            max_length=settings.rabbitmq.rpc_queue_max_length,
+            overflow=settings.rabbitmq.queue_overflow,
+            delivery_limit=settings.rabbitmq.queue_delivery_limit,
+            replicas=settings.rabbitmq.queue_replicas,
         )
         notifications = QueueOptions(
-            kind=settings.notification_queue_type,
-            durable=settings.durable_queues,
-            expiry_ms=round(settings.notification_queue_expiry * 1000),
-            ttl_ms=round(settings.notification_message_ttl * 1000),
-            max_length=settings.notification_queue_max_length,
-            max_bytes=settings.notification_queue_max_bytes,
-            overflow=settings.queue_overflow,
-            delivery_limit=settings.queue_delivery_limit,
-            replicas=settings.queue_replicas,
-            single_active=settings.notification_single_active_consumer,
+            kind=settings.rabbitmq.notification_queue_type,
+            durable=settings.rabbitmq.durable_queues,
+            expiry_ms=round(settings.rabbitmq.notification_queue_expiry * 1000),
+            ttl_ms=round(settings.rabbitmq.notification_message_ttl * 1000),
+            max_length=settings.rabbitmq.notification_queue_max_length,
+            max_bytes=settings.rabbitmq.notification_queue_max_bytes,
+            overflow=settings.rabbitmq.queue_overflow,
+            delivery_limit=settings.rabbitmq.queue_delivery_limit,
+            replicas=settings.rabbitmq.queue_replicas,
+            single_active=settings.rabbitmq.notification_single_active_consumer,
         )
         return cls(
             rpc=rpc,
             notifications=notifications,
             pools=dataclasses.replace(notifications, expiry_ms=rpc.expiry_ms),
-            exchange=settings.binding_exchange,
-            priority=settings.consumer_priority,
+            exchange=settings.rabbitmq.binding_exchange,
+            priority=settings.rabbitmq.consumer_priority,
         )
 
 

@@ -69,9 +69,9 @@ class Client:
         purpose: str = "",
     ) -> None:
         self.settings = settings
-        self._pre_settled = settings.pre_settled
-        self._compresses = settings.compression
-        self._largest = settings.max_message_size or sys.maxsize
+        self._pre_settled = settings.delivery.pre_settled
+        self._compresses = settings.delivery.compression
+        self._largest = settings.delivery.max_message_size or sys.maxsize
         self._prefix = secrets.token_hex(8)
         self._ids = itertools.count(1)
         self._context: BusContext | None = None
@@ -79,20 +79,20 @@ class Client:
         self.dead = False
         self._requests_under_way: set[Request] = set()
         self._slots: dict[Subscription, WorkerSlot] = {}
-        self._resend = Backoff(0.2, 2.0, settings.link_retry_delay)
+        self._resend = Backoff(0.2, 2.0, settings.delivery.link_retry_delay)
         self._retries: dict[int | None, Retry] = {}
-        in_addresses = virtual_host if settings.pseudo_vhost else None
-        in_open = None if settings.pseudo_vhost else virtual_host
+        in_addresses = virtual_host if settings.addressing.pseudo_vhost else None
+        in_open = None if settings.addressing.pseudo_vhost else virtual_host
         # each process and fork has its own names, or one would get replies for another
         who = identity(purpose)
-        self.container = who.container(settings.container_name, self._prefix)
-        self._loop = EventLoop("amqp1-io", mailbox_size=settings.mailbox_size)
+        self.container = who.container(settings.connection.container_name, self._prefix)
+        self._loop = EventLoop("amqp1-io", mailbox_size=settings.delivery.mailbox_size)
         self._port = LoopNetwork(
             self._loop,
             settings,
             self.container,
             in_open,
-            virtual_host if settings.ssl_verify_vhost else None,
+            virtual_host if settings.security.ssl_verify_vhost else None,
             random.Random(),
             who.properties(),
         )
@@ -112,9 +112,9 @@ class Client:
         self.replier = Replier(
             self._loop,
             self._connection.send,
-            settings,
+            settings.delivery,
             self._hosts,
-            Retry.of(settings.default_reply_retry, self._resend),
+            Retry.of(settings.delivery.default_reply_retry, self._resend),
         )
 
     # -- life --------------------------------------------------------------------
@@ -185,7 +185,7 @@ class Client:
                 len(body), self._largest, host=self._hosts, address=destination.routing_key
             )
         if self._compresses:
-            body, gzip = codec.compress(body, self.settings.compression_threshold)
+            body, gzip = codec.compress(body, self.settings.delivery.compression_threshold)
         settled = bool(self._pre_settled) and kind.value in self._pre_settled and not mandatory
         op = self._new_request(
             Payload(kind, f"{self._prefix}-{next(self._ids):x}", body, settled, gzip),
@@ -417,8 +417,8 @@ class Client:
         :returns: None if the number makes no difference, or if no number is free
         """
         profile, workers = (
-            forced_profile(self.settings.addressing_mode),
-            self.settings.servicebus_workers,
+            forced_profile(self.settings.addressing.addressing_mode),
+            self.settings.servicebus.servicebus_workers,
         )
         if profile is None or workers == 1:
             return None

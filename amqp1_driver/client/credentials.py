@@ -32,14 +32,14 @@ def check(settings: Settings, hosts: tuple[Host, ...]) -> None:
 
     :raises InvalidOption: the function can't be loaded, or a package is missing
     """
-    if settings.token_provider:
+    if settings.servicebus.token_provider:
         try:
-            tokens.provider(settings.token_provider)
+            tokens.provider(settings.servicebus.token_provider)
         except ValueError as error:
             raise InvalidOption(f"option 'token_provider': {error}") from error
     wanted = {
-        "transport": ("wsproto", any(settings.websocket(host.port) for host in hosts)),
-        "proxy": ("h11", bool(settings.proxy)),
+        "transport": ("wsproto", any(settings.tunnel.websocket(host.port) for host in hosts)),
+        "proxy": ("h11", bool(settings.tunnel.proxy)),
     }
     for option, (package, needed) in wanted.items():
         if needed and importlib.util.find_spec(package) is None:

@@ -149,7 +149,7 @@ class LoopNetwork:
         self.virtual_host = virtual_host
         self._verify_name = verify_name
         self._provider: tokens.Provider | None = None
-        proxy = tunnel.proxy(settings.proxy)
+        proxy = tunnel.proxy(settings.tunnel.proxy)
         self._proxy = (
             ProxyParameters(proxy.hostname, proxy.port, proxy.username, proxy.password)
             if proxy is not None
@@ -188,7 +188,7 @@ class LoopNetwork:
     def connect(self, host: Host) -> None:
         """Open a transport to a host: TCP, with TLS or WebSocket as the options say."""
         stream = _Stream(self, host)
-        if self._settings.websocket(host.port):
+        if self._settings.tunnel.websocket(host.port):
             stream.transport = self._websocket(stream, host)
         else:
             tls = self._tls_parameters(host) if self._settings.tls else None
@@ -206,23 +206,23 @@ class LoopNetwork:
             host.port,
             tls=tls,
             proxy=self._proxy,
-            timeout=self._settings.connect_timeout,
+            timeout=self._settings.connection.connect_timeout,
         )
 
     def _websocket(self, stream: _Stream, host: Host) -> "WebSocket":
         # imported late: only users of WebSocket install the packages that it needs
         from amqp1_driver.eventloop.websocket import WebSocket
 
-        profile = forced_profile(self._settings.addressing_mode)
+        profile = forced_profile(self._settings.addressing.addressing_mode)
         names = (profile.subprotocol if profile is not None else WEBSOCKET_SUBPROTOCOL,)
         socket = WebSocket(
             self._loop,
             stream,
             host.hostname,
             host.port,
-            self._settings.websocket_path,
+            self._settings.tunnel.websocket_path,
             names,
-            self._settings.connect_timeout,
+            self._settings.connection.connect_timeout,
         )
         socket.transport = self._transport(socket, host, self._tls_parameters(host))
         return socket
@@ -240,12 +240,14 @@ class LoopNetwork:
         """
         if not anonymous(self._settings, host):
             return None
-        path = self._settings.token_provider
+        path = self._settings.servicebus.token_provider
         if not path:
-            return KeySource(host, self._settings.token_life)
+            return KeySource(host, self._settings.servicebus.token_life)
         if self._provider is None:
             self._provider = tokens.provider(path)
-        return ProviderSource(self.guard, self._provider, path, self._settings.connect_timeout)
+        return ProviderSource(
+            self.guard, self._provider, path, self._settings.connection.connect_timeout
+        )
 
     def new_engine(self, host: Host, handler: Any) -> Any:
         """Make an engine, and connect the open transport with it.
@@ -275,11 +277,11 @@ class LoopNetwork:
     def _tls_parameters(self, host: Host) -> TlsParameters:
         s = self._settings
         return TlsParameters(
-            ca_file=s.ssl_ca_file or None,
-            cert_file=s.ssl_cert_file or None,
-            key_file=s.ssl_key_file or None,
-            key_password=s.ssl_key_password,
-            min_version=s.ssl_min_version,
+            ca_file=s.security.ssl_ca_file or None,
+            cert_file=s.security.ssl_cert_file or None,
+            key_file=s.security.ssl_key_file or None,
+            key_password=s.security.ssl_key_password,
+            min_version=s.security.ssl_min_version,
             server_name=self._verify_name or host.hostname,
         )
 

@@ -14,7 +14,7 @@ from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.connection.operation import Kind, Payload, Reply
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
-from amqp1_driver.options import Settings
+from amqp1_driver.options.delivery import DeliverySettings
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
 
@@ -40,7 +40,7 @@ class Replier:
         self,
         loop: EventLoop,
         send: Callable[[Any], object],
-        settings: Settings,
+        settings: DeliverySettings,
         hosts: str,
         retry: Retry,
     ) -> None:

@@ -127,8 +127,9 @@ class CloseReason:
     def timeout_error(self, state: ConnectionState) -> exceptions.AmqpError:
         """Return the error for an attempt that has exceeded the option ``connect_timeout``."""
         doing = _AWAITED.get(state, state.value)
+        timeout = self._settings.connection.connect_timeout
         return exceptions.ConnectionFailed(
-            f"no answer within {self._settings.connect_timeout:g} s while waiting for {doing}",
+            f"no answer within {timeout:g} s while waiting for {doing}",
             host=self._host,
         )
 

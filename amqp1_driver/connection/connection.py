@@ -75,10 +75,10 @@ class Connection:
         #: the router of the live connection while messages can be sent; None otherwise
         self._router: Router | None = None
         self.outbox = Outbox(lambda: self.host)
-        retry = Retry.of(None, Backoff(0.1, 2.0, settings.link_retry_delay))
+        retry = Retry.of(None, Backoff(0.1, 2.0, settings.delivery.link_retry_delay))
         self._shared = ConnectionContext(port, settings, addresses, unique, retry, self.outbox)
         self._housekeeping = Housekeeping(
-            port, self.outbox, self._senders, settings.default_sender_link_timeout
+            port, self.outbox, self._senders, settings.delivery.default_sender_link_timeout
         )
         self._subscriptions = Subscriptions(lambda: self.host)
         self._timer: Timer | None = None
@@ -399,7 +399,9 @@ class Connection:
 
     def _arm_deadline(self) -> None:
         self._stop_timer()
-        self._timer = self.port.call_later(self.settings.connect_timeout, self._connect_timed_out)
+        self._timer = self.port.call_later(
+            self.settings.connection.connect_timeout, self._connect_timed_out
+        )
 
     def _connect_timed_out(self) -> None:
         self._timer = None

@@ -40,19 +40,21 @@ class Hosts:
     ) -> None:
         self._settings = settings
         self._rng = rng
-        self._virtual_host = VirtualHost(virtual_host, settings.addressing_mode == "rabbitmq")
+        self._virtual_host = VirtualHost(
+            virtual_host, settings.addressing.addressing_mode == "rabbitmq"
+        )
         self._failover = failover.start(
             hosts,
-            settings.host_selection,
+            settings.connection.host_selection,
             rng,
             turn=rng.randrange(len(hosts)) if hosts else 0,
             backoff=Backoff(
-                settings.connection_retry_interval,
-                settings.connection_retry_backoff,
-                settings.connection_retry_interval_max,
+                settings.connection.connection_retry_interval,
+                settings.connection.connection_retry_backoff,
+                settings.connection.connection_retry_interval_max,
             ),
         )
-        self._destinations = Destinations(hosts, settings.redirect_hosts, settings.tls)
+        self._destinations = Destinations(hosts, settings.connection.redirect_hosts, settings.tls)
         self._trail = Trail()
         self._again = False
         self._warned = False
@@ -85,7 +87,9 @@ class Hosts:
         :returns: False if the last Open frame had the wrong spelling of the virtual host, so that
             the driver has to connect again
         """
-        self._again = self._virtual_host.learn(profile_for(peer, self._settings.addressing_mode))
+        self._again = self._virtual_host.learn(
+            profile_for(peer, self._settings.addressing.addressing_mode)
+        )
         return not self._again
 
     def not_opened(self) -> None:

@@ -91,9 +91,9 @@ class LiveConnection:
         self.peer = peer
         self._scheduler = shared.network
         settings = shared.settings
-        self.profile = profile_for(peer, settings.addressing_mode)
+        self.profile = profile_for(peer, settings.addressing.addressing_mode)
         self._addresser = make_addresser(self.profile, shared.addresses)
-        if settings.session_window and not self.profile.window_per_frame:
+        if settings.delivery.session_window and not self.profile.window_per_frame:
             LOG.warning(
                 "The option session_window has no effect with %s: it would send more "
                 "frames of a large message than the window allows",
@@ -125,7 +125,7 @@ class LiveConnection:
         self._serves_without_replies = False
 
     def _make_provisioner(self, host: Host) -> Provisioner | None:
-        timeout = self._shared.settings.connect_timeout
+        timeout = self._shared.settings.connection.connect_timeout
         provision = self.profile.provision
         if provision is Provision.NOTHING:
             return None
@@ -139,7 +139,7 @@ class LiveConnection:
         source = self._shared.network.token_source(host)
         if source is None:
             return None
-        whole = self._shared.settings.token_scope == "namespace"
+        whole = self._shared.settings.servicebus.token_scope == "namespace"
         return TokenProvisioner(
             self._scheduler, self._host, host.hostname, whole, source, self._shared.retry, timeout
         )
@@ -158,7 +158,7 @@ class LiveConnection:
 
     def _connect(self, address: str) -> Requests:
         """Open the links for requests to a node."""
-        timeout = self._shared.settings.connect_timeout
+        timeout = self._shared.settings.connection.connect_timeout
         requests = Requests(
             self._scheduler, self._host, RequestNode(address), timeout, self._shared.retry
         )
@@ -238,7 +238,7 @@ class LiveConnection:
             self.profile,
             self._addresser,
             address,
-            self._shared.settings.durable,
+            self._shared.settings.delivery.durable,
         )
         if self.router is None or self._subscriber is None:
             self.router = Router(self._links, context, self.reply_link)

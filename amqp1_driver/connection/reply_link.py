@@ -61,7 +61,7 @@ class ReplyLink(Link):
     ) -> None:
         super().__init__(links)
         self.address = node.address if node else "the reply address"
-        self.window = CreditWindow(links.shared.settings.reply_link_credit)
+        self.window = CreditWindow(links.shared.settings.delivery.reply_link_credit)
         self.link: EngineReceiver | None = None
         self.waiting: dict[str, Request] = {}
         self._decode = codec.Decoder().decode

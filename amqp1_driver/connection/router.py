@@ -222,7 +222,7 @@ class Router:
         :param now: seconds of the loop's clock
         """
         for sender in list(self._busy):
-            sender.sweep(now, self._links.shared.settings.blocked_warning_interval)
+            sender.sweep(now, self._links.shared.settings.delivery.blocked_warning_interval)
 
     @property
     def busy(self) -> bool:
@@ -237,7 +237,7 @@ class Router:
 
         :param now: seconds of the loop's clock
         """
-        limit = now - self._links.shared.settings.default_sender_link_timeout
+        limit = now - self._links.shared.settings.delivery.default_sender_link_timeout
         for address, sender in list(self._senders.items()):
             if sender.idle and sender.last_used <= limit:
                 LOG.debug("Sender link to %s on %s is idle and detached", address, sender.host)

@@ -200,7 +200,7 @@ class Sender(Link):
         decision = decide(
             disposition,
             resend_released=self._releases.may_resend
-            and self._links.shared.settings.resend_released,
+            and self._links.shared.settings.delivery.resend_released,
             retry=op.retry,
             expired=op.deadline.expired(now),
             best_effort=op.best_effort,

@@ -437,7 +437,7 @@ class Subscriber:
         """
         if not self.context.profile.receiving.locks or subscription.batched:
             return None
-        return self._links.shared.settings.servicebus_credit
+        return self._links.shared.settings.servicebus.servicebus_credit
 
     def lost(self) -> None:
         """Stop all attempts to subscribe: the connection is lost.

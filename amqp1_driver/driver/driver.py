@@ -55,9 +55,9 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def _preload(settings: options.Settings, hosts: tuple[options.Host, ...]) -> None:
     """Import what only these settings need; the code that uses a missing module reports it."""
     names = []
-    if any(settings.websocket(host.port) for host in hosts):
+    if any(settings.tunnel.websocket(host.port) for host in hosts):
         names.append("amqp1_driver.eventloop.websocket")
-    if settings.proxy:
+    if settings.tunnel.proxy:
         names.append("h11")
     if settings.telemetry.port:
         names.append("amqp1_driver.telemetry.prometheus")
@@ -87,7 +87,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         super().__init__(conf, url, default_exchange, allowed_remote_exmods)
         options.register_upstream_groups(conf)
         self._settings = options.load(conf, url)
-        compat.check_proton(self._settings.sasl_mechanisms)
+        compat.check_proton(self._settings.security.sasl_mechanisms)
         self._hosts = options.hosts(url, self._settings)
         credentials.check(self._settings, self._hosts)
         _preload(self._settings, self._hosts)
@@ -136,7 +136,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             body,
             message,
             timeout,
-            self._settings.default_send_timeout,
+            self._settings.delivery.default_send_timeout,
             retry,
             call_monitor_timeout,
             bool(getattr(transport_options, "at_least_once", False)),
@@ -169,7 +169,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             body,
             message,
             None,
-            self._settings.default_notify_timeout,
+            self._settings.delivery.default_notify_timeout,
             retry,
             None,
             False,
@@ -225,7 +225,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             body = reply.body
             if reply.content_encoding:
                 body = codec.decompress(
-                    body, reply.content_encoding, self._settings.max_message_size
+                    body, reply.content_encoding, self._settings.delivery.max_message_size
                 )
             return codec.load_reply(body, self._allowed_remote_exmods)
         except exceptions.DecodeError as error:
@@ -240,7 +240,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             Service.RPC,
             (destination,),
             None,
-            self._settings.rpc_server_credit,
+            self._settings.delivery.rpc_server_credit,
             batch_size,
             batch_timeout,
         )
@@ -264,7 +264,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             Service.NOTIFY,
             tuple(destinations),
             pool,
-            self._settings.notify_server_credit,
+            self._settings.delivery.notify_server_credit,
             batch_size,
             batch_timeout,
         )
@@ -293,12 +293,15 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
                 credit,
                 (batch_size or 1) > 1,
                 queue,
-                self._settings.default_send_timeout,
+                self._settings.delivery.default_send_timeout,
             )
 
         try:
             listener = Listener(
-                subscribe, self._settings.duplicate_window, load, self._settings.max_message_size
+                subscribe,
+                self._settings.delivery.duplicate_window,
+                load,
+                self._settings.delivery.max_message_size,
             )
         except exceptions.UnsupportedFeature as error:
             raise NotImplementedError(str(error)) from error

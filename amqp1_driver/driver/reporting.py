@@ -135,7 +135,10 @@ def observed_client(
             Service.NOTIFY, config.exchange or None, f"{config.topic}.{PRIORITY}"
         )
         # not durable: records may be lost anyway, and need no place on a broker's disc
-        own = dataclasses.replace(settings, durable=settings.durable - {Kind.NOTIFY.value})
+        delivery = dataclasses.replace(
+            settings.delivery, durable=settings.delivery.durable - {Kind.NOTIFY.value}
+        )
+        own = dataclasses.replace(settings, delivery=delivery)
         more["the bus sink"] = lambda: BusSink(
             lambda: Client(hosts, own, virtual_host, default_exchange, "telemetry"), destination
         )

@@ -36,19 +36,19 @@ def clear_allowed(settings: Settings, host: Host) -> bool:
 
     A host that is not in the transport URL, but in a redirect, never gets the password in clear.
     """
-    return settings.sasl_allow_insecure_mechs and not host.foreign
+    return settings.security.sasl_allow_insecure_mechs and not host.foreign
 
 
 def _chosen(settings: Settings, host: Host) -> tuple[str, ...]:
     """Return the mechanisms as :func:`mechanisms` does, but regardless of TLS."""
-    if settings.sasl_mechanisms:
-        return tuple(settings.sasl_mechanisms.upper().split())
-    profile = forced_profile(settings.addressing_mode)
+    if settings.security.sasl_mechanisms:
+        return tuple(settings.security.sasl_mechanisms.upper().split())
+    profile = forced_profile(settings.addressing.addressing_mode)
     if profile is not None and profile.needs_tokens:
         return ("ANONYMOUS",)
     if host.username:
         return _WITH_PASSWORD
-    return ("EXTERNAL", "ANONYMOUS") if settings.ssl_cert_file else ("ANONYMOUS",)
+    return ("EXTERNAL", "ANONYMOUS") if settings.security.ssl_cert_file else ("ANONYMOUS",)
 
 
 def anonymous(settings: Settings, host: Host) -> bool:
@@ -72,14 +72,14 @@ def engine_properties(settings: Settings, host: Host, virtual_host: str | None) 
     """
     properties: dict[str, Any] = {
         "hostname": virtual_host or host.hostname,
-        "max-frame-size": settings.max_frame_size,
-        "x-max-message-size": settings.max_message_size,
+        "max-frame-size": settings.connection.max_frame_size,
+        "x-max-message-size": settings.delivery.max_message_size,
     }
-    if settings.session_window:
-        properties["x-session-window"] = settings.session_window
-    if settings.idle_timeout:
-        properties["idle-time-out"] = settings.idle_timeout
-    if settings.trace:
+    if settings.delivery.session_window:
+        properties["x-session-window"] = settings.delivery.session_window
+    if settings.connection.idle_timeout:
+        properties["idle-time-out"] = settings.connection.idle_timeout
+    if settings.connection.trace:
         properties["x-trace-protocol"] = True
     names = mechanisms(settings, host)
     if external(names):
@@ -90,8 +90,8 @@ def engine_properties(settings: Settings, host: Host, virtual_host: str | None) 
         properties["x-password"] = host.password or ""
         if not settings.tls:
             properties["x-password-in-clear"] = clear_allowed(settings, host)
-    if settings.sasl_config_dir:
-        properties["x-sasl-config-dir"] = settings.sasl_config_dir
-    if settings.sasl_config_name:
-        properties["x-sasl-config-name"] = settings.sasl_config_name
+    if settings.security.sasl_config_dir:
+        properties["x-sasl-config-dir"] = settings.security.sasl_config_dir
+    if settings.security.sasl_config_name:
+        properties["x-sasl-config-name"] = settings.security.sasl_config_name
     return properties

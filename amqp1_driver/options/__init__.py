@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import logging
 import os
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 
@@ -38,8 +38,8 @@ from amqp1_driver.options.delivery import (
 from amqp1_driver.options.rabbitmq import RabbitmqSettings
 from amqp1_driver.options.security import SecuritySettings
 from amqp1_driver.options.servicebus import ServiceBusSettings
-from amqp1_driver.options.telemetry import TelemetrySettings
 from amqp1_driver.options.tunnel import WEBSOCKET_PORT, TunnelSettings
+from amqp1_driver.telemetry.config import Config
 
 __all__ = [
     "DURABLE",
@@ -60,6 +60,8 @@ __all__ = [
 ]
 
 LOG = logging.getLogger(__name__)
+
+_Part = TypeVar("_Part")
 
 GROUP = "oslo_messaging_amqp"
 AMQP_PORT = 5672
@@ -83,17 +85,20 @@ class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(
-    ConnectionSettings,
-    SecuritySettings,
-    DeliverySettings,
-    AddressingSettings,
-    RabbitmqSettings,
-    TunnelSettings,
-    ServiceBusSettings,
-    TelemetrySettings,
-):
-    """The checked values of all options.  Any thread.  Durations in seconds, sizes in bytes."""
+class Settings:
+    """The checked values of all options.  Any thread.  Durations in seconds, sizes in bytes.
+
+    The fields of the parts have the names of the options; those of ``telemetry`` lack the prefix.
+    """
+
+    connection: ConnectionSettings
+    security: SecuritySettings
+    delivery: DeliverySettings
+    addressing: AddressingSettings
+    rabbitmq: RabbitmqSettings
+    tunnel: TunnelSettings
+    servicebus: ServiceBusSettings
+    telemetry: Config
 
     @property
     def tls(self) -> bool:
@@ -102,8 +107,12 @@ class Settings(
         Option ``ssl`` asks for TLS. A CA or client certificate, WebSocket and Azure Service Bus
         imply it: a key must not go to Azure Service Bus in clear.
         """
-        implied = self.transport == "websocket" or self.addressing_mode == "servicebus"
-        return bool(self.ssl or self.ssl_ca_file or self.ssl_cert_file or implied)
+        implied = (
+            self.tunnel.transport == "websocket" or self.addressing.addressing_mode == "servicebus"
+        )
+        return bool(
+            self.security.ssl or self.security.ssl_ca_file or self.security.ssl_cert_file or implied
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -187,19 +196,22 @@ def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
     :raises InvalidOption: a host of Azure Service Bus has no key, and there is no token provider.
     """
     port = AMQPS_PORT if settings.tls else AMQP_PORT
-    if settings.transport == "websocket":
+    if settings.tunnel.transport == "websocket":
         port = WEBSOCKET_PORT
     found = tuple(
         Host(
             hostname=entry.hostname or "localhost",
             port=port if entry.port is None else int(entry.port),
-            username=_with_realm(entry.username, settings.sasl_default_realm),
+            username=_with_realm(entry.username, settings.security.sasl_default_realm),
             password=entry.password,
         )
         for entry in url.hosts
     )
     found = found or (Host("localhost", port),)
-    if settings.addressing_mode == "servicebus" and not settings.token_provider:
+    if (
+        settings.addressing.addressing_mode == "servicebus"
+        and not settings.servicebus.token_provider
+    ):
         for host in found:
             if not host.username or not host.password:
                 raise InvalidOption(
@@ -269,19 +281,26 @@ def _checked(values: dict[str, Any]) -> Settings:
             values[name] = ""
         elif isinstance(_BY_NAME[name], cfg.FloatOpt):
             values[name] = float(value)
+    values |= {
+        "container_name": values["container_name"] or None,
+        "websocket_path": values["websocket_path"] or tunnel.WEBSOCKET_PATH,
+        "redirect_hosts": tuple(values["redirect_hosts"] or ()),
+        "pre_settled": _known(values["pre_settled"]),
+        "durable": _kinds("durable", values["durable"], DURABLE),
+        # A dead reply address must not cost a server more than one further attempt.
+        "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
+    }
     settings = Settings(
-        **{
-            **values,
-            "container_name": values["container_name"] or None,
-            "websocket_path": values["websocket_path"] or tunnel.WEBSOCKET_PATH,
-            "redirect_hosts": tuple(values["redirect_hosts"] or ()),
-            "pre_settled": _known(values["pre_settled"]),
-            "durable": _kinds("durable", values["durable"], DURABLE),
-            # A dead reply address must not cost a server more than one further attempt.
-            "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
-        }
+        connection=_part(ConnectionSettings, values),
+        security=_part(SecuritySettings, values),
+        delivery=_part(DeliverySettings, values),
+        addressing=_part(AddressingSettings, values),
+        rabbitmq=_part(RabbitmqSettings, values),
+        tunnel=_part(TunnelSettings, values),
+        servicebus=_part(ServiceBusSettings, values),
+        telemetry=_part(Config, values, "telemetry_"),
     )
-    if 0 < settings.max_message_size < LEAST_MESSAGE:
+    if 0 < settings.delivery.max_message_size < LEAST_MESSAGE:
         raise InvalidOption(f"option 'max_message_size' must be 0 or at least {LEAST_MESSAGE}")
     _check_files(settings)
     _check_tunnel(settings)
@@ -291,12 +310,21 @@ def _checked(values: dict[str, Any]) -> Settings:
     return settings
 
 
+def _part(kind: type[_Part], values: dict[str, Any], prefix: str = "") -> _Part:
+    """Make one part of the settings.
+
+    :param prefix: of the options' names, which the names of the fields lack
+    """
+    names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: values[prefix + name] for name in names})
+
+
 def _check_tunnel(settings: Settings) -> None:
     try:
-        tunnel.proxy(settings.proxy)
+        tunnel.proxy(settings.tunnel.proxy)
     except ValueError as error:
         raise InvalidOption(f"option 'proxy': {error}") from None
-    if not settings.websocket_path.startswith("/"):
+    if not settings.tunnel.websocket_path.startswith("/"):
         raise InvalidOption("option 'websocket_path' must begin with a slash")
 
 
@@ -341,12 +369,12 @@ def _known(value: Any) -> frozenset[str]:
 
 
 def _check_files(settings: Settings) -> None:
-    if settings.ssl_key_file and not settings.ssl_cert_file:
+    if settings.security.ssl_key_file and not settings.security.ssl_cert_file:
         raise InvalidOption("option 'ssl_key_file' is set but 'ssl_cert_file' is not")
     for name in ("ssl_ca_file", "ssl_cert_file", "ssl_key_file"):
-        path = getattr(settings, name)
+        path = getattr(settings.security, name)
         if path and not os.path.isfile(path):
             raise InvalidOption(f"option {name!r}: there is no file {path}")
-    path = settings.sasl_config_dir
+    path = settings.security.sasl_config_dir
     if path and not os.path.isdir(path):
         raise InvalidOption(f"option 'sasl_config_dir': there is no directory {path}")

@@ -2,8 +2,6 @@
 
 """Options: telemetry, the records of the driver's work, and where they go."""
 
-import dataclasses
-
 from oslo_config import cfg
 
 from amqp1_driver.options.kinds import count, seconds, text
@@ -69,40 +67,6 @@ OPTS: list[cfg.Opt] = [
         "are so many is dropped and counted.",
     ),
 ]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TelemetrySettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
-
-    telemetry_directory: str
-    telemetry_format: str
-    telemetry_file_bytes: int
-    telemetry_file_seconds: float
-    telemetry_files_kept: int
-    telemetry_port: int
-    telemetry_ports: int
-    telemetry_host: str
-    telemetry_topic: str
-    telemetry_exchange: str
-    telemetry_queue: int
-
-    @property
-    def telemetry(self) -> Config:
-        """Return the same values for the telemetry package, which does not know the options."""
-        return Config(
-            directory=self.telemetry_directory,
-            format=self.telemetry_format,
-            file_bytes=self.telemetry_file_bytes,
-            file_seconds=self.telemetry_file_seconds,
-            files_kept=self.telemetry_files_kept,
-            port=self.telemetry_port,
-            ports=self.telemetry_ports,
-            host=self.telemetry_host,
-            topic=self.telemetry_topic,
-            exchange=self.telemetry_exchange,
-            queue=self.telemetry_queue,
-        )
 
 
 def trouble(config: Config) -> str | None:

@@ -55,7 +55,7 @@ def make_client(
         ) from None
     parsed.query.update(driver)
     settings = options.load(conf, parsed)
-    compat.check_proton(settings.sasl_mechanisms)
+    compat.check_proton(settings.security.sasl_mechanisms)
     hosts = options.hosts(parsed, settings)
     credentials.check(settings, hosts)
     return Client(

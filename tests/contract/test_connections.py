@@ -80,7 +80,7 @@ def test_ordered_means_the_first_host_first(make_bus, make_app):
 def test_the_default_of_host_selection_is_shuffle():
     from amqp1_driver import options
 
-    assert options.default_settings().host_selection == "shuffle"
+    assert options.default_settings().connection.host_selection == "shuffle"
 
 
 def unreachable(make_peer):

@@ -84,7 +84,7 @@ def test_a_queue_that_is_made_too_late_fails_the_notification(artemis):
     artemis.peer.override(None).expect_attach(address=f"{NOTE}::{NOTE}").call(lambda event: None)
     artemis.start()
     op = notify(artemis)
-    artemis.advance(artemis.settings.connect_timeout + 1)
+    artemis.advance(artemis.settings.connection.connect_timeout + 1)
     assert "no answer within" in str(op.future.error)
 
 

@@ -142,23 +142,30 @@ def test_importing_needs_neither_proton_nor_oslo_messaging():
     assert (done.returncode, done.stdout) == (0, f"{len(KEPT) + len(NEW)}\n"), done.stderr
 
 
+def by_option(settings):
+    """The values of all parts by the names of the options."""
+    parts = dataclasses.asdict(settings)
+    telemetry = {f"telemetry_{name}": value for name, value in parts.pop("telemetry").items()}
+    return {name: value for part in parts.values() for name, value in part.items()} | telemetry
+
+
 def test_names_and_defaults(conf):
-    assert dataclasses.asdict(load(conf)) == KEPT | NEW
-    assert dataclasses.asdict(options.default_settings()) == KEPT | NEW
+    assert by_option(load(conf)) == KEPT | NEW
+    assert by_option(options.default_settings()) == KEPT | NEW
 
 
 def test_default_settings_with_changes():
-    assert options.default_settings(reply_link_credit=5).reply_link_credit == 5
+    assert options.default_settings(reply_link_credit=5).delivery.reply_link_credit == 5
     with pytest.raises(options.InvalidOption, match="possible values are rpc-cast, notify"):
         options.default_settings(durable=["rpc-call"])
-    assert options.default_settings(durable=[""]).durable == frozenset()
+    assert options.default_settings(durable=[""]).delivery.durable == frozenset()
 
 
 def test_settings_are_frozen_and_floats_are_floats(conf):
     settings = load(conf, default_send_timeout=3)
-    assert repr(settings.default_send_timeout) == "3.0"
+    assert repr(settings.delivery.default_send_timeout) == "3.0"
     with pytest.raises(dataclasses.FrozenInstanceError):
-        settings.trace = True
+        settings.connection.trace = True
 
 
 def test_list_opts_gives_copies():
@@ -187,15 +194,15 @@ def test_files_of_the_old_group_and_of_the_removed_driver_are_read(tmp_path):
     conf = cfg.ConfigOpts()
     conf(["--config-file", str(path)])
     settings = load(conf)
-    assert settings.idle_timeout == 7.0
-    assert settings.default_send_timeout == 5.0
-    assert settings.default_reply_retry == 1
-    assert settings.pre_settled == frozenset({"rpc-cast", "rpc-reply"})
+    assert settings.connection.idle_timeout == 7.0
+    assert settings.delivery.default_send_timeout == 5.0
+    assert settings.delivery.default_reply_retry == 1
+    assert settings.delivery.pre_settled == frozenset({"rpc-cast", "rpc-reply"})
 
 
 @pytest.mark.parametrize(("given", "meant"), [(-1, 1), (0, 0), (1, 1), (5, 1)])
 def test_a_reply_is_retried_once_at_most(conf, given, meant):
-    assert load(conf, default_reply_retry=given).default_reply_retry == meant
+    assert load(conf, default_reply_retry=given).delivery.default_reply_retry == meant
 
 
 def test_the_query_of_the_url_overrides_the_configuration(conf):
@@ -206,27 +213,28 @@ def test_the_query_of_the_url_overrides_the_configuration(conf):
         rpc_server_credit=50,
         notify_server_credit=60,
     )
-    assert settings.idle_timeout == 0.5
-    assert settings.rpc_server_credit == 7
-    assert settings.notify_server_credit == 60
-    assert settings.ssl_verify_vhost is True
-    assert settings.pre_settled == frozenset({"rpc-cast", "notify"})
-    assert settings.sasl_mechanisms == "PLAIN"
+    assert settings.connection.idle_timeout == 0.5
+    assert settings.delivery.rpc_server_credit == 7
+    assert settings.delivery.notify_server_credit == 60
+    assert settings.security.ssl_verify_vhost is True
+    assert settings.delivery.pre_settled == frozenset({"rpc-cast", "notify"})
+    assert settings.security.sasl_mechanisms == "PLAIN"
 
 
 def test_pre_settled_repeated_in_the_url(conf):
     url = "amqp://h/?pre_settled=rpc-cast&pre_settled=rpc-call"
-    assert load(conf, url).pre_settled == frozenset({"rpc-cast", "rpc-call"})
+    assert load(conf, url).delivery.pre_settled == frozenset({"rpc-cast", "rpc-call"})
 
 
 def test_hosts_of_redirects_in_configuration_and_url(conf):
-    assert load(conf, redirect_hosts=["a", "b:1"]).redirect_hosts == ("a", "b:1")
-    assert load(conf, "amqp://localhost/?redirect_hosts=c,*.d").redirect_hosts == ("c", "*.d")
+    assert load(conf, redirect_hosts=["a", "b:1"]).connection.redirect_hosts == ("a", "b:1")
+    connection = load(conf, "amqp://localhost/?redirect_hosts=c,*.d").connection
+    assert connection.redirect_hosts == ("c", "*.d")
 
 
 def test_two_urls_do_not_mix_in_one_configuration(conf):
-    assert load(conf, "amqp://h/?reply_link_credit=3").reply_link_credit == 3
-    assert load(conf, "amqp://h/").reply_link_credit == 200
+    assert load(conf, "amqp://h/?reply_link_credit=3").delivery.reply_link_credit == 3
+    assert load(conf, "amqp://h/").delivery.reply_link_credit == 200
 
 
 SECRET_URL = "amqp://joe:s3cret@h1:5672,joe:s3cret@h2/vh?{query}&ssl_key_password=k3y"
@@ -282,14 +290,14 @@ def test_a_wrong_value_in_the_url_is_named_without_passwords(conf, query):
 
 @pytest.mark.parametrize("mode", ["dynamic", "legacy", "routable", "rabbitmq"])
 def test_choices_are_accepted(conf, mode):
-    assert load(conf, f"amqp://h/?addressing_mode={mode}").addressing_mode == mode
-    assert load(conf, "amqp://h/?compression=gzip").compression == "gzip"
+    assert load(conf, f"amqp://h/?addressing_mode={mode}").addressing.addressing_mode == mode
+    assert load(conf, "amqp://h/?compression=gzip").delivery.compression == "gzip"
 
 
 def test_unknown_kinds_of_pre_settled_messages_are_named_and_ignored(conf, caplog):
     """As the removed driver did: a service must not end by that."""
     settings = load(conf, pre_settled=["rpc-kast", "a", "notify"])
-    assert settings.pre_settled == frozenset({"notify"})
+    assert settings.delivery.pre_settled == frozenset({"notify"})
     assert caplog.messages == [
         "Option 'pre_settled': unknown value a, rpc-kast is ignored; "
         "possible values are rpc-call, rpc-cast, rpc-reply, notify"
@@ -298,13 +306,13 @@ def test_unknown_kinds_of_pre_settled_messages_are_named_and_ignored(conf, caplo
 
 
 def test_unknown_kinds_of_pre_settled_messages_in_the_url_are_ignored_too(conf, caplog):
-    assert load(conf, "amqp://h/?pre_settled=rpc-kast").pre_settled == frozenset()
+    assert load(conf, "amqp://h/?pre_settled=rpc-kast").delivery.pre_settled == frozenset()
     assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("size", [0, 65536, 67108864, 1 << 40])
 def test_messages_may_be_bounded_by_64_kib_or_more_or_not_at_all(conf, size):
-    assert load(conf, max_message_size=size).max_message_size == size
+    assert load(conf, max_message_size=size).delivery.max_message_size == size
 
 
 @pytest.mark.parametrize("size", [1, 65535])
@@ -314,12 +322,12 @@ def test_a_smaller_bound_for_messages_is_refused(conf, size):
 
 
 def test_an_empty_container_name_is_none(conf):
-    assert load(conf, container_name="").container_name is None
-    assert load(conf, container_name="me").container_name == "me"
+    assert load(conf, container_name="").connection.container_name is None
+    assert load(conf, container_name="me").connection.container_name == "me"
 
 
 def test_a_text_option_overridden_by_none_is_empty(conf):
-    assert load(conf, sasl_mechanisms=None).sasl_mechanisms == ""
+    assert load(conf, sasl_mechanisms=None).security.sasl_mechanisms == ""
 
 
 def test_a_key_without_a_certificate_is_refused(conf, tmp_path):
@@ -358,7 +366,7 @@ def test_existing_files_turn_tls_on(conf, tmp_path):
 
 def test_the_key_password_is_not_shown(conf):
     settings = load(conf, "amqp://h/?ssl_key_password=k3y")
-    assert settings.ssl_key_password == "k3y"
+    assert settings.security.ssl_key_password == "k3y"
     assert "k3y" not in repr(settings)
 
 
@@ -465,7 +473,7 @@ AZURE = "amqp://rule:k%2Fey=@ns.servicebus.windows.net/"
 def test_service_bus_is_known_by_its_name_and_has_tls(conf, name):
     url = f"amqp://rule:key@{name}/"
     settings = load(conf, url)
-    assert (settings.addressing_mode, settings.tls) == ("servicebus", True)
+    assert (settings.addressing.addressing_mode, settings.tls) == ("servicebus", True)
     assert [host.port for host in options.hosts(parse(conf, url), settings)] == [5671]
 
 
@@ -478,11 +486,11 @@ def test_service_bus_is_known_by_its_name_and_has_tls(conf, name):
     ],
 )
 def test_what_is_not_service_bus_by_its_name(conf, url):
-    assert load(conf, url).addressing_mode == "dynamic"
+    assert load(conf, url).addressing.addressing_mode == "dynamic"
 
 
 def test_an_addressing_mode_that_was_chosen_stays(conf):
-    assert load(conf, AZURE + "?addressing_mode=legacy").addressing_mode == "legacy"
+    assert load(conf, AZURE + "?addressing_mode=legacy").addressing.addressing_mode == "legacy"
 
 
 def test_the_key_is_taken_from_the_url(conf):
@@ -512,7 +520,7 @@ def test_service_bus_needs_a_key_or_a_provider(conf, user):
 def test_what_carries_amqp(conf, url, port, websocket, tls):
     settings = load(conf, url)
     [host] = options.hosts(parse(conf, url), settings)
-    assert (host.port, settings.websocket(host.port), settings.tls) == (port, websocket, tls)
+    assert (host.port, settings.tunnel.websocket(host.port), settings.tls) == (port, websocket, tls)
 
 
 def test_a_proxy():

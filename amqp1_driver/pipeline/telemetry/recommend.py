@@ -33,10 +33,9 @@ RESPONSE, RESPONSE_DEFAULT = "[DEFAULT] rpc_response_timeout", 60.0
 
 def defaults() -> dict[str, float]:
     """Return the default values of the options."""
-    from amqp1_driver.options import default_settings
+    from amqp1_driver.options import OPTS
 
-    settings = default_settings()
-    found = {name: float(getattr(settings, name)) for name in JUDGED}
+    found = {option.dest: float(option.default) for option in OPTS if option.dest in JUDGED}
     return {**found, RESPONSE: RESPONSE_DEFAULT}
 
 

@@ -388,7 +388,7 @@ def test_options_of_the_driver_count_and_wrong_ones_are_named(router, collecting
     with pytest.raises(InvalidOption, match="no_such_option"):
         collecting(router.url(), driver__no_such_option="1")
     collector, _ = collecting(router.url(), driver__container_name="spark")
-    assert collector._client.settings.container_name == "spark"
+    assert collector._client.settings.connection.container_name == "spark"
 
 
 def test_what_can_not_be_read_is_kept_and_counted(broker, collecting):

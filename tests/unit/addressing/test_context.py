@@ -24,7 +24,7 @@ def context(product="qpid-cpp", **changes):
         profile,
         make_addresser(profile, config),
         "reply-to-me",
-        default_settings(**changes).durable,
+        default_settings(**changes).delivery.durable,
     )
 
 

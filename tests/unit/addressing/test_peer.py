@@ -287,9 +287,9 @@ def test_service_bus_is_chosen_by_mode_alone():
 
 
 def test_messages_expire_on_service_bus_only():
-    assert forced_profile("servicebus").expires is True
+    assert forced_profile("servicebus").receiving.expires is True
     others = ("RabbitMQ", "qpid-cpp", "skupper-router", "apache-activemq-artemis", "no such bus")
-    assert [profile_for(peer(product)).expires for product in others] == [False] * 5
+    assert [profile_for(peer(product)).receiving.expires for product in others] == [False] * 5
 
 
 def test_where_replies_are_read():
