@@ -157,12 +157,15 @@ class Operation:
         self.sender: Link | None = None
         self.address: str | None = None
         self.data: codec.Encoded = b""
+        #: number of the reply address for which the message is encoded; -1: not encoded yet
         self.generation = -1
         #: how often the driver has sent it
         self.attempts = 0
 
     def bind(self, context: BusContext, now: float) -> None:
-        """Resolve the address and encode the message for the present connection.
+        """Resolve the address and encode the message for a connection and its reply address.
+
+        The router calls this again when there is another reply address.
 
         :param now: seconds of the loop's clock
         """

@@ -233,9 +233,10 @@ class Receiver(Link):
     # -- settling --------------------------------------------------------------
 
     def settle(self, delivery: Delivery) -> None:
-        """Settle a delivery with its outcome, by default ACCEPTED.
+        """Settle a delivery with its outcome, by default ACCEPTED, and grant credit if it is due.
 
-        If its link has ended, the outcome has no effect.
+        Each outcome makes room in the window. If the link of the delivery has ended, the call has
+        no effect.
         """
         outcome = delivery.outcome or Outcome.ACCEPTED
         link = self.link

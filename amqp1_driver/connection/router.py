@@ -60,7 +60,10 @@ class Router:
     # -- sending -----------------------------------------------------------------
 
     def send(self, op: Operation) -> None:
-        """Send a message, or queue it until its node, its link and credit are there."""
+        """Send a message, or queue it until its node, its link and credit are there.
+
+        Encode it first, unless it was encoded for the present reply address.
+        """
         if op.kind is Kind.CALL:
             if self._reply_link.unavailable is not None:
                 op.fail(self._no_replies(op, self._reply_link.unavailable))

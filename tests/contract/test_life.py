@@ -17,7 +17,11 @@ from tests.contract.apps import Endpoint, Events
 
 PAGE = Path(__file__).resolve().parents[2] / "doc" / "source" / "life-of-a-message.rst"
 #: a reply may come before the outcome of its call, and a settlement whenever it suits
-ANY_TIME = {"connection.sender:Sender.link_outcome", "driver.incoming:Incoming.acknowledge"}
+ANY_TIME = {
+    "connection.sender:Sender.link_outcome",
+    "driver.incoming:Incoming.acknowledge",
+    "connection.receiver:Receiver.settle",
+}
 
 
 def stages(section: str) -> list[str]:
@@ -39,7 +43,7 @@ class Recorder:
     def __init__(self) -> None:
         self.called: list[str] = []
         self.wanted = set(stages("A call, on the client") + stages("A call, on the server"))
-        self.wanted |= set(stages("A cast and a notification"))
+        self.wanted |= set(stages("A cast and a notification") + stages("A subscription"))
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -76,7 +80,7 @@ def test_a_call_and_its_reply(recorder, app):
     recorder.called.clear()
     assert client.call({}, "echo", value=2) == 2
     on_client, on_server = stages("A call, on the client"), stages("A call, on the server")
-    assert (len(on_client), len(on_server)) == (12, 6)
+    assert (len(on_client), len(on_server)) == (12, 7)
     sent = on_client.index("connection.sender:Sender.link_outcome")
     reply = [
         "connection.connection:Connection.send",
@@ -94,4 +98,11 @@ def test_a_notification(recorder, app):
     notifier.info({}, "event", {})
     expected = stages("A cast and a notification")
     assert len(expected) == 7
+    in_order(expected, recorder.called)
+
+
+def test_a_subscription(recorder, app):
+    app.server(Endpoint())
+    expected = stages("A subscription")
+    assert len(expected) == 8
     in_order(expected, recorder.called)
