@@ -10,6 +10,13 @@ no test is left without a statement.
 Table = dict[str, tuple[str, ...]]
 
 LOADING: Table = {
+    "the wheel holds what its page says": (
+        "test_one_package_and_no_tests",
+        "test_all_modules_and_what_they_read",
+        "test_the_module_in_c",
+        "test_the_entry_points",
+        "test_the_page_for_operators_has_a_row_for_each_part_beside_the_driver",
+    ),
     "releases up to 15.x have an entry point of their own: require 16": (
         "test_releases_with_an_entry_point_of_their_own_are_excluded",
     ),
@@ -104,6 +111,7 @@ RECEIVING: Table = {
     "the documented way of a message is its way": (
         "test_a_call_and_its_reply",
         "test_a_notification",
+        "test_a_subscription",
     ),
     "RPC: three subscriptions": (
         "test_an_rpc_server_reads_its_name_its_topic_and_the_fanout_on_a_broker",
@@ -173,6 +181,9 @@ RECEIVING: Table = {
         "test_equal_ids_of_different_senders_are_no_duplicates",
         "test_a_requeued_message_is_no_duplicate_after_a_reconnect",
         "test_the_duplicate_filter_can_be_turned_off",
+    ),
+    "an expired message is not executed, where clocks can be trusted": (
+        "test_an_expiry_time_is_honoured_on_service_bus_only",
     ),
     "fork after start": (
         "test_a_process_forked_before_the_first_use_has_a_connection_of_its_own",
@@ -493,6 +504,9 @@ TELEMETRY: Table = {
     "wrong values are named when the transport is made": (
         "test_wrong_values_are_named_at_the_start",
     ),
+    "the child of a fork has an endpoint of its own, with green threads too": (
+        "test_the_child_of_a_green_process_has_an_endpoint_of_its_own",
+    ),
 }
 
 #: strangers, defects and a lack of everything cost as little as they may
@@ -513,6 +527,7 @@ HARM: Table = {
     ),
     "a message that nobody can read costs its sender only": (
         "test_of_many_undecodable_messages_a_few_are_logged_and_all_give_their_credit_back",
+        "test_bad_requests_among_calls_cost_no_call",
         "test_a_bad_notification_does_not_cost_the_rest_of_its_batch",
         "test_a_bad_notification_is_rejected_and_the_listener_goes_on",
         "test_a_context_that_is_no_object_fails_at_its_sender_and_nothing_is_sent",

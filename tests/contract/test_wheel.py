@@ -38,7 +38,7 @@ DRIVER = {
     "telemetry",
 }
 #: the parts of the page's table; the folders of the driver are one of them
-BESIDE = {"bench", "bus", "cli", "pipeline", "testing"}
+BESIDE = {"bench", "bus", "cli", "pipeline", "testing", "wire"}
 
 
 def known() -> set[str]:
@@ -122,4 +122,13 @@ def test_the_page_for_operators_has_a_row_for_each_part_beside_the_driver() -> N
     _, _, section = PAGE.read_text().partition("\nWhat the wheel holds\n")
     table, _, _ = section.partition("\nIs it complete?\n")
     rows = re.findall(r"^``amqp1_driver/([\w./*]*)`` ", table, re.MULTILINE)
-    assert rows == ["", "engine/_speedups.*.so", "cli/", "bus/", "testing/", "bench/", "pipeline/"]
+    assert rows == [
+        "",
+        "engine/_speedups.*.so",
+        "cli/",
+        "bus/",
+        "testing/",
+        "wire/",
+        "bench/",
+        "pipeline/",
+    ]
