@@ -49,7 +49,10 @@ class Behaviour(ABC):
         self._all_paused = False
 
     def later(self, when: float, function: Callable[[], None]) -> None:
-        """Run a function at a time of ``clock``; the server may set ``call_at`` only afterwards."""
+        """Run a function at a time of ``clock``.
+
+        A constructor can pass on this method, but not ``call_at``, which the server sets later.
+        """
         self.call_at(when, function)
 
     def window(self, producer: Producer) -> int:
@@ -80,7 +83,8 @@ class Behaviour(ABC):
     def refusal(self, item: Item) -> Outcome | None:
         """Return the error for a consumer whose outcome comes too late, None if it is in time.
 
-        The engine asks only for consumers that leave the last word to the bus (2.6.12).
+        The engine calls this only if the consumer waits for the bus to settle first
+        (rcv-settle-mode *second*, 2.8.3).
         """
         return None
 
@@ -128,7 +132,7 @@ class Behaviour(ABC):
 
     @abstractmethod
     def consumer_detached(self, consumer: Consumer) -> None:
-        """Remove a consumer link; ``consumer.unsettled`` still has its unsettled items."""
+        """Remove a consumer link, whose unsettled deliveries are in ``consumer.unsettled``."""
 
     @abstractmethod
     def depth(self, address: str) -> int:

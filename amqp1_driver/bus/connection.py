@@ -53,7 +53,10 @@ class Host(Protocol):
 
 
 class Layer(Protocol):
-    """A layer between the socket and AMQP: TLS or WebSocket. Send ``output`` to the layer below."""
+    """A layer between the socket and AMQP: TLS or WebSocket.
+
+    The connection passes ``output`` to the layer below.
+    """
 
     output: bytearray
 
@@ -285,7 +288,7 @@ class SocketConnection:
             engine.lost()
 
     def abandon(self) -> None:
-        """Reset the connection after a defect; never raise an exception."""
+        """Reset the connection after an exception in the bus itself; never raise an exception."""
         engine, self.engine = self.engine, None
         if not self.closed:
             self._close_socket(True)

@@ -34,35 +34,37 @@ from amqp1_driver.cli.reach import nobody_at
 _VENVS = ("removed", "rabbit")
 
 DESCRIPTION = """\
-Sends messages through oslo.messaging drivers as fast as it goes, or at a rate, and reports how
-fast that was, what it cost and whether anything was lost or came twice. Each run has clients and
-servers in processes of its own. Several drivers run in turn (A B C A B C ...), so that what else
-the machine does falls on all of them alike; medians and ratios to the first are printed, with the
-lowest and highest ratio of a round.
+Sends messages through oslo.messaging drivers as fast as possible, or at a rate, and reports their
+speed and cost, and lost or duplicated messages. Each run has its own processes for clients and
+servers. Several drivers run in turn (A B C A B C ...), so that other load on the machine affects
+all of them alike. The command prints medians, and ratios to the first driver with the lowest and
+highest ratio of a round.
 """
 
 EPILOG = """\
 drivers, each [LABEL=]URL[@VENV]:
   amqp: rabbit:                 on the bus that --bus starts; options as amqp:?NAME=VALUE
-  amqp://user:pw@host:5672/     on a bus that is there already
+  amqp://user:pw@host:5672/     on a bus that runs already
   env:NAME file:PATH            a URL in the environment or a file: others can read command lines
   amqp:@/path/to/venv           measured with that virtual environment's Python
   floor:                        oslo.messaging alone: no bus, client and server in one process
   tcp:                          TCP and threads alone (call, cast)
-  proton: proton:amqp://host    proton's Python handlers (call, cast); threads = messages under way
+  proton: proton:amqp://host    proton's Python handlers (call, cast); each thread stands for one
+                                outstanding message
 
-columns: messages sent and received per second (received: until the last one is there); lost:
-sending succeeded, nobody received it; dup: received more than once; err: sending failed; latency of
-the call, or of the sending; CPU and context switches per message, of clients per message sent, of
-servers and bus per message received; peak memory of the largest process. With several rounds
-medians, for some with (lowest..highest) round; lost, dup and err are sums.
+columns: messages sent and received per second (received: until the last one has arrived); lost:
+messages that were sent successfully and not received; dup: messages that were received more than
+once; err: messages whose sending failed; latency of the call, or of the sending; CPU and context
+switches per message, of clients per message sent, of servers and bus per message received; peak
+memory of the largest process. With several rounds the figures are medians, some with the
+(lowest..highest) round; lost, dup and err are sums.
 
-profile: each scenario runs twice, the second time while the stack of whichever thread uses the
-processor is written down every few milliseconds. Tables show the share of each layer in clients and
-servers, the functions with the most, and what the samples cost. Where Linux's perf is installed
-and permitted (as root, or with kernel.perf_event_paranoid <= 0), also what lies below Python:
-kernel, interpreter, C libraries. DIR gets flame graphs (*.svg), stacks for
-other tools (*.folded) and profile.json.
+profile: each scenario runs twice. During the second run the command samples, every few
+milliseconds, the stack of the thread that uses the processor. Tables show the share of each layer
+in clients and servers, the functions with the largest shares, and the cost of the samples. If
+Linux's perf is installed and permitted (as root, or with kernel.perf_event_paranoid <= 0), the
+profile also shows the layers below Python: kernel, interpreter, C libraries. DIR gets flame graphs
+(*.svg), stacks for other tools (*.folded) and profile.json.
 
 virtual environments to compare with:
   amqp1 bench --make-venv removed DIR    oslo.messaging 14.9.3, the last with an amqp driver
@@ -77,8 +79,8 @@ examples:
   amqp1 bench --rate 500 --threads 16 --seconds 10 --json result.json --plot result.png
   amqp1 bench --threads 1,64 --seconds 10 --profile DIR         where the time goes
 
-Exit status: 0; 1 if a run came to nothing, or a message was lost or came twice, whichever driver
-it was; with --strict also if one could not be sent; 2 for wrong arguments; 130 after ^C.
+Exit status: 0; 1 if a run failed, or if any driver lost or duplicated a message; with --strict also
+if sending a message failed; 2 for wrong arguments; 130 after ^C.
 """
 
 
@@ -86,67 +88,69 @@ _WHAT: Options = {
     "--compare [LABEL=]URL[@VENV]": (
         {"nargs": "+", "type": checked(plan.entry)},
         None,
-        "drivers, see below; ratios are to the first (default: amqp:)",
+        "drivers to measure, see below; ratios are to the first (default: amqp:)",
     ),
-    "--bus": (plan.BUSES, None, "start this bus, for URLs without a host (default: router)"),
+    "--bus": (plan.BUSES, None, "bus to start, for URLs without a host (default: router)"),
     "--bus-pid PID": (
         int,
         None,
-        "the bus's process (default: the local one that listens at the URL)",
+        "process id of the bus (default: that of the local process that listens at the "
+        "URL)",
     ),
     "--option [LABEL:]GROUP.NAME=VALUE": (
         {"action": "append"},
         [],
-        "an option of the configuration, for all drivers or one; may be repeated",
+        "set a configuration option, for all drivers or for one; may be repeated",
     ),
-    "--rounds N": (positive, 1, "how often each"),
+    "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
     "--make-venv KIND DIR": (
         {"nargs": 2},
         None,
-        "only make a virtual environment, KIND removed or rabbit",
+        "only make a virtual environment in DIR; KIND is removed or rabbit",
     ),
 }
 _WORK: Options = {
-    "--op": ({"nargs": "+", "choices": plan.OPERATIONS}, ["call"], "default: call"),
+    "--op": ({"nargs": "+", "choices": plan.OPERATIONS}, ["call"], "operations to measure, a scenario for each (default: call)"),
     "--threads N,...": (
         several(positive),
         [8],
-        "that send in each client; several: a scenario for each",
+        "sending threads of each client; several values: a scenario for each",
     ),
     "--size B,...": (
         several(checked(plan.size)),
         [100],
-        "of the payload, as 16K,1M; several: a scenario for each",
+        "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
     ),
     "--reply-size B": (
         checked(plan.size),
         None,
-        "of the reply to a call (default: the payload goes back)",
+        "size of the reply to a call, in bytes (default: the reply is the payload)",
     ),
-    "--clients N": (positive, 1, "processes"),
-    "--servers N": (positive, 1, "processes"),
-    "--executor N": (positive, 64, "threads of a server"),
-    "--count N": (positive, 0, "messages in a run, instead of --seconds"),
+    "--clients N": (positive, 1, "client processes"),
+    "--servers N": (positive, 1, "server processes"),
+    "--executor N": (positive, 64, "threads of each server"),
+    "--count N": (positive, 0, "number of messages in a run, instead of --seconds"),
     "--rate R": (
         seconds,
         0.0,
-        "messages per second of all clients; a message's latency then counts from when it was "
-        "due (default: as fast as it goes, each thread waits for its message)",
+        "messages per second of all clients together; the latency of a message then "
+        "counts from the time at which it was due (default: as fast as possible, each "
+        "thread waits for its message)",
     ),
 }
 _LIMITS: Options = {
-    "--seconds S": (seconds, None, "of a run (default: 5)"),
-    "--warmup S": (seconds, 1.0, "before it, not counted"),
-    "--timeout S": (seconds, 30.0, "of a call"),
-    "--drain S": (seconds, 3.0, "without progress until what is under way is lost"),
-    "--deadline S": (seconds, 300.0, "of the sending with --count"),
+    "--seconds S": (seconds, None, "duration of a run (default: 5)"),
+    "--warmup S": (seconds, 1.0, "warm-up before a run; its messages do not count"),
+    "--timeout S": (seconds, 30.0, "time limit of a message"),
+    "--drain S": (seconds, 3.0, "time without progress after which outstanding messages count as lost"),
+    "--deadline S": (seconds, 300.0, "time limit for sending the messages of --count"),
 }
 _OUTPUT: Options = {
     **OUTPUT,
-    "--profile DIR": ({}, None, "show where the processor time goes, see below; no ratios"),
-    "--no-perf": ({"action": "store_true"}, None, "with --profile: nothing below Python"),
-    "--rst FILE": ({}, None, "with --profile: write its tables in reStructuredText too"),
-    "--strict": ({"action": "store_true"}, None, "status 1 also if a message could not be sent"),
+    "--profile DIR": ({}, None, "write a profile of the processor time to this folder, see below; no ratios"),
+    "--no-perf": ({"action": "store_true"}, None, "with --profile: sample nothing below Python"),
+    "--rst FILE": ({}, None, "with --profile: write its tables as reStructuredText too"),
+    "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),
 }
 
 
@@ -154,13 +158,13 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench",
-        help="measure this driver or others",
+        help="measure the speed of this driver or of others",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_options(parser.add_argument_group("what is measured").add_argument, _WHAT)
-    add_options(parser.add_argument_group("the work").add_argument, _WORK)
+    add_options(parser.add_argument_group("drivers and bus").add_argument, _WHAT)
+    add_options(parser.add_argument_group("load").add_argument, _WORK)
     add_options(parser.add_argument_group("time, in seconds").add_argument, _LIMITS)
     add_options(parser.add_argument_group("output").add_argument, _OUTPUT)
 

@@ -28,10 +28,11 @@ from amqp1_driver.cli.measuring import (
 )
 
 DESCRIPTION = """\
-Uses a slow and a fast queue of one RabbitMQ node at the same time, from one process with one
-transport of oslo.messaging, and each of them alone before: "kept" is what remains of a rate in the
-other's company. Drivers run in turn (A B C A B C ...); medians are printed, and the last driver's
-figures as multiples of each of the others', with the lowest and the highest ratio of a round.
+Measures how much a slow queue slows down a fast queue beside it. One process with one transport of
+oslo.messaging uses both queues of one RabbitMQ node, first each queue alone, then both at the same
+time. "kept" is the share of its rate that a queue keeps beside the other one. Drivers run in turn
+(A B C A B C ...). The command prints medians, and ratios of the last driver to each of the others,
+with the lowest and the highest ratio of a round.
 """
 
 EPILOG = """\
@@ -40,19 +41,19 @@ scenarios:
   receive-and-send  an RPC server receives from a classic queue in which many messages wait, and
                     threads cast to a quorum queue
 
-A quorum queue confirms a message when it is on the disk, a classic queue sooner. To have a disk
-that takes its time, a library (made with the C compiler) is loaded into the broker, which waits
-for --fsync milliseconds before each fsync and fdatasync.
+A quorum queue confirms a message when it is on the disk, a classic queue sooner. To imitate a slow
+disk, the command loads a library (made with the C compiler) into the broker. The library waits for
+--fsync milliseconds before each fsync and fdatasync.
 
-The queues are made beforehand, alike for all drivers, and deleted afterwards. Each message is
-counted: what was sent is read from its queue again by a client of its own, and what was received
-is compared with what has left the queue.
+The command makes the queues beforehand, alike for all drivers, and deletes them afterwards. It
+counts each message: a separate client reads the sent messages from their queue again, and the
+command compares the received messages with those that have left the queue.
 
 drivers, each [LABEL=]URL[@VENV] as for "amqp1 bench", amqp: and rabbit: only. By default:
   rabbit, pool of 1  rabbit's driver with one connection for all that it sends
   rabbit             the same with its pool of connections, one for each thread that sends, up to 30
   ours               this driver; it has one connection for everything
-The connections that each really has are counted by the broker.
+The table shows the number of connections that the broker counts.
 
 examples, in a checkout:
   amqp1 bench-flow --rounds 5                                   both scenarios
@@ -60,8 +61,8 @@ examples, in a checkout:
   amqp1 bench-flow two-senders --compare amqp: --quorum-threads 400
   amqp1 bench-flow receive-and-send --waiting 10000 --seconds 1 --compare amqp: rabbit:@DIR
 
-Exit status: 0; 1 if a run came to nothing or a message was lost or came twice, with --strict also
-if one could not be sent; 2 for wrong arguments; 130 after ^C.
+Exit status: 0; 1 if a run failed, or if a message was lost or duplicated; with --strict also if
+sending a message failed; 2 for wrong arguments; 130 after ^C.
 """
 
 
@@ -77,44 +78,46 @@ _OPTIONS: Options = {
     "scenarios SCENARIO": (
         {"nargs": "*", "type": one_of(flows.KINDS)},
         None,
-        f"of {', '.join(flows.KINDS)} (default: both)",
+        f"scenarios to run, of {', '.join(flows.KINDS)} (default: both)",
     ),
     "--compare [LABEL=]URL[@VENV]": (
         {"nargs": "+", "type": checked(plan.entry)},
         None,
-        "drivers, the last is compared with the others (default: see below)",
+        "drivers to measure; the last one is compared with the others (default: see "
+        "below)",
     ),
-    "--bus": (tuple(plan.RABBITMQ), "rabbitmq-4.3", "default: rabbitmq-4.3"),
+    "--bus": (tuple(plan.RABBITMQ), "rabbitmq-4.3", "broker to start (default: rabbitmq-4.3)"),
     "--fsync MS": (
         _milliseconds,
         5.0,
-        "by which each fsync of the broker is slowed; 0: not at all",
+        "milliseconds by which the command slows each fsync of the broker; 0: not at "
+        "all",
     ),
     "--option [LABEL:]GROUP.NAME=VALUE": (
         {"action": "append"},
         [],
-        "an option of the configuration, for all drivers or one; may be repeated",
+        "set a configuration option, for all drivers or for one; may be repeated",
     ),
-    "--rounds N": (positive, 1, "how often each"),
+    "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
     **OUTPUT,
-    "--strict": ({"action": "store_true"}, None, "status 1 also if a message could not be sent"),
-    "--threads N,...": (several(positive), [8], "of each sender; several: a scenario for each"),
+    "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),
+    "--threads N,...": (several(positive), [8], "threads of each sender; several values: a scenario for each"),
     "--quorum-threads N": (
         positive,
         0,
-        "of the sender to the quorum queue, if it shall have another number",
+        "threads of the sender to the quorum queue, if not as in --threads",
     ),
     "--size B,...": (
         several(checked(plan.size)),
         [100],
-        "of the payload, as 16K,1M; several: a scenario for each",
+        "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
     ),
-    "--waiting N": (positive, 1_000_000, "messages in the queue that is received from"),
-    "--prefetch N": (_whole, 200, "of the receiver; 0: the driver's default"),
-    "--seconds S": (seconds, 5.0, "of each of the three phases of a run"),
-    "--warmup S": (seconds, 1.0, "before them, not counted"),
-    "--timeout S": (seconds, 30.0, "of what processes and broker are asked"),
-    "--deadline S": (seconds, 300.0, "of filling and of emptying a queue"),
+    "--waiting N": (positive, 1_000_000, "messages in the queue from which the RPC server receives"),
+    "--prefetch N": (_whole, 200, "prefetch (credit) of the receiver; 0: the driver's default"),
+    "--seconds S": (seconds, 5.0, "duration in seconds of each of the three phases of a run"),
+    "--warmup S": (seconds, 1.0, "warm-up in seconds before the phases; its messages do not count"),
+    "--timeout S": (seconds, 30.0, "time limit in seconds for an answer of a process or of the broker"),
+    "--deadline S": (seconds, 300.0, "time limit in seconds for filling or emptying a queue"),
 }
 
 
@@ -122,7 +125,7 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench-flow",
-        help="measure what a slow queue does to senders and receivers beside it",
+        help="measure how a slow queue affects senders and receivers beside it",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -31,26 +31,27 @@ _KINDS = ", ".join(plan.BUSES)
 
 DESCRIPTION = """\
 Measures how the time, memory and fairness of a driver of oslo.messaging grow with the number of
-targets, listeners, calls under way and clients. Each row has a fresh bus and processes of its own;
-all is done through oslo.messaging's public interface. A column ^n tells the power of n by which
-the one before it has grown since the row above: 1 is in proportion, 2 its square, 0 not at all.
+targets, listeners, outstanding calls and clients. Each row has a fresh bus and its own processes,
+which use only oslo.messaging's public interface. A column ^n shows the power of n by which the
+column before it has grown since the row above: 1 is in proportion, 2 its square, 0 no growth.
 """
 
 EPILOG = """\
 scenarios:
-  targets      one client casts to n RPC servers, which are in other processes: the first time,
-               which makes a link to each, and then again
-  listeners    n RPC servers in one process on one connection: started, called, cut off until
-               each answers again, stopped
-  outstanding  n threads call one server, which answers none before all calls are there
-  reconnect    n clients, many to a process but each with its own connection and I/O thread, lose
-               the bus at the same moment; until each has had an answer again
-  memory       n links that nothing uses, then calls in steps: what memory stays
+  targets      one client casts to n RPC servers in other processes: once to each server, which
+               makes a link to it, and then again
+  listeners    n RPC servers in one process on one connection: the command starts and calls them,
+               breaks the connection, waits until each answers again, and stops them
+  outstanding  n threads call one server, which answers when it has all of the calls
+  reconnect    n clients lose the bus at the same moment; the command waits until each has got an
+               answer again. A process has many clients, each with its own connection and I/O thread
+  memory       n unused links, then calls in steps: the memory that stays in use
 
-columns: "each" is divided by n. p50, p99: of one message, or of the time from the first answer to
-the call's own. Jain: index of fairness, 1 when all wait alike, 1/n when one waits for all. taken:
-messages that the least and the most busy server have got. lost: messages or clients that came to
-nothing. attempts: TCP connections tried by each client, and by all of them within one second.
+columns: "each" is divided by n. p50, p99: of the latency of a message, or of the time from the
+first answer to the answer of the call. Jain: index of fairness, 1 if all wait equally long, 1/n if
+only one waits. taken: messages that the least and the most busy server have received. lost:
+messages or clients without a result. attempts: TCP connections that each client tried, and that all
+clients together tried within one second.
 
 examples:
   amqp1 bench-scale                                      everything, embedded router
@@ -59,8 +60,7 @@ examples:
   amqp1 bench-scale reconnect --bus amqp://127.0.0.1:5672 --how cut
   amqp1 bench-scale memory --n 10000 --option oslo_messaging_amqp.default_sender_link_timeout=5
 
-Exit status: 0; 1 if a row came to nothing or anything was lost; 2 for wrong arguments; 130 after
-^C.
+Exit status: 0; 1 if a row failed or anything was lost; 2 for wrong arguments; 130 after ^C.
 """
 
 
@@ -77,32 +77,33 @@ _OPTIONS: Options = {
     "scenarios SCENARIO": (
         {"nargs": "*", "type": one_of(tuple(SCENARIOS))},
         None,
-        f"of {', '.join(SCENARIOS)} (default: all)",
+        f"scenarios to run, of {', '.join(SCENARIOS)} (default: all)",
     ),
-    "--n N,...": (several(positive), None, "a row for each (default: as fits)"),
+    "--n N,...": (several(positive), None, "values of n, a row for each (default: depends on the scenario)"),
     "--bus KIND|URL[@VENV]": (
         checked(_bus),
         ("router", None),
-        f"start {_KINDS} for each row, or take one that is there (default: router)",
+        f"start {_KINDS} for each row, or use the bus at a URL (default: router)",
     ),
-    "--driver SCHEME:[@VENV]": (checked(plan.entry), "amqp:", "on a bus that is started"),
+    "--driver SCHEME:[@VENV]": (checked(plan.entry), "amqp:", "driver to measure, on a bus that the command starts"),
     "--option GROUP.NAME=VALUE": (
         {"action": "append"},
         [],
-        "an option of the configuration; may be repeated",
+        "set a configuration option; may be repeated",
     ),
-    "--threads N": (positive, 8, "that send"),
-    "--passes N": (positive, 3, "messages to each target or listener after the first"),
-    "--servers-each N": (positive, 1000, "servers in a process, where they have several"),
-    "--clients-each N": (positive, 125, "reconnecting clients in a process"),
+    "--threads N": (positive, 8, "sending threads"),
+    "--passes N": (positive, 3, "messages to each target or listener after the first message"),
+    "--servers-each N": (positive, 1000, "servers in one process, if the scenario has several in a process"),
+    "--clients-each N": (positive, 125, "reconnecting clients in one process"),
     "--how": (
         ("restart", "cut"),
         "restart",
-        "the bus is killed and started again, or each process cuts its connections",
+        "restart: kill the bus and start it again; cut: each process cuts its "
+        "connections",
     ),
-    "--calls N": (positive, 10000, "of a step in which memory is watched"),
-    "--steps N": (positive, 10, "of these"),
-    "--timeout S": (seconds, 120.0, "of a call"),
+    "--calls N": (positive, 10000, "calls in a step of the scenario memory"),
+    "--steps N": (positive, 10, "steps of the scenario memory"),
+    "--timeout S": (seconds, 120.0, "time limit of a call in seconds"),
     **OUTPUT,
 }
 
@@ -111,7 +112,7 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "bench-scale",
-        help="measure what grows with the number of targets, listeners, calls and clients",
+        help="measure growth with the number of targets, listeners, calls and clients",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -28,7 +28,10 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _users(text: str) -> list[tuple[str, str]]:
-    """Return the user in the text, or the users of a variable or file, one on each line."""
+    """Return the users in the text, or in the environment variable or file that it names.
+
+    Each line has one user.
+    """
     users = [_user(line) for line in _lines(text)]
     if not users:  # without a user, the bus would accept every client
         raise argparse.ArgumentTypeError(f"{text} has no user")
@@ -72,8 +75,9 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bus",
         help="run an AMQP 1.0 bus for development and tests",
-        description="An AMQP 1.0 bus for development and tests: a router, which forwards, or a "
-        "broker, which stores. Its first line of output says where it listens.",
+        description="Runs an AMQP 1.0 bus for development and tests: a router, which forwards "
+        "messages, or a broker, which stores them. The first line of its output has "
+        "the address on which it listens.",
     )
     add = parser.add_argument
     add(
@@ -81,18 +85,18 @@ def add_parser(subparsers: Any) -> None:
         type=_endpoint,
         default=("127.0.0.1", 5672),
         metavar="HOST:PORT",
-        help="where to listen; port 0 = any (default: 127.0.0.1:5672)",
+        help="address and port to listen on; port 0: any free port (default: 127.0.0.1:5672)",
     )
     add(
         "--websocket",
         type=int,
         default=None,
         metavar="PORT",
-        help="speak AMQP over WebSocket on this port, too; 0 = any",
+        help="also accept AMQP over WebSocket on this port; 0: any free port",
     )
-    add("--mode", choices=MODES, default="router", help="default: router")
-    add("--tls-cert", metavar="F", help="PEM file with the certificate: TLS only")
-    add("--tls-key", metavar="F", help="PEM file with its key, if not in the same file")
+    add("--mode", choices=MODES, default="router", help="kind of bus to imitate (default: router)")
+    add("--tls-cert", metavar="F", help="PEM file with the server's certificate; the bus then accepts TLS only")
+    add("--tls-key", metavar="F", help="PEM file with the key of the certificate, if --tls-cert does not contain it")
     add("--tls-ca", metavar="F", help="require client certificates signed by this CA")
     add(
         "--user",
@@ -100,14 +104,16 @@ def add_parser(subparsers: Any) -> None:
         action="extend",
         default=[],
         metavar="NAME:PASSWORD",
-        help="require SASL PLAIN with one of these users; env:NAME or file:PATH: one on each line",
+        help="require SASL PLAIN with one of these users; may be repeated; env:NAME or "
+        "file:PATH: users from a variable or file, one on each line",
     )
     add(
         "--idle-timeout",
         type=float,
         default=16.0,
         metavar="S",
-        help="seconds of silence after which a peer is given up (default: 16)",
+        help="seconds without data from a client after which the bus closes its connection "
+        "(default: 16)",
     )
     _add_broker(parser)
     _add_namespace(parser)
@@ -121,34 +127,36 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="messages at which a queue's producers get no more credit",
+        help="number of messages in a queue at which its producers get no more credit",
     )
     add(
         "--queue-resume",
         type=int,
         default=None,
         metavar="N",
-        help="messages at which they get it again (default: 3/4 of it)",
+        help="number of messages at which the producers get credit again (default: 3/4 of "
+        "the capacity)",
     )
     add(
         "--queue-capacity-bytes",
         type=int,
         default=None,
         metavar="N",
-        help="the same in bytes; a queue is full at either",
+        help="capacity in bytes; a queue is full when it reaches either capacity",
     )
     add(
         "--queue-resume-bytes",
         type=int,
         default=None,
         metavar="N",
-        help="bytes to which it has to be down (default: 3/4 of it)",
+        help="size in bytes at which the producers get credit again (default: 3/4 of the "
+        "capacity)",
     )
     add(
         "--queue-limits",
         metavar="FILE",
-        help="JSON object: address -> object of capacity, resume, capacity_bytes, resume_bytes; "
-        "read again at SIGHUP",
+        help="limits of single queues: a JSON object of address -> object of capacity, "
+        "resume, capacity_bytes, resume_bytes; the bus reads the file again at SIGHUP",
     )
 
 
@@ -159,14 +167,14 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a queue that exists; no entity comes into being by its use",
+        help="a queue that exists, as the bus creates no entity on its use; may be repeated",
     )
     add(
         "--session-queue",
         action="append",
         default=[],
         metavar="NAME",
-        help="a queue that requires sessions",
+        help="a queue that requires sessions; may be repeated",
     )
     add(
         "--topic",
@@ -174,7 +182,7 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[:SUB,SUB]",
-        help="a topic with its subscriptions",
+        help="a topic with its subscriptions; may be repeated",
     )
     add(
         "--sas-rule",
@@ -182,36 +190,38 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME:KEY[:RIGHTS]",
-        help="a rule whose key signs tokens; RIGHTS of Send,Listen,Manage; also env:NAME or "
-        "file:PATH",
+        help="a rule whose key signs tokens; RIGHTS are some of Send,Listen,Manage "
+        "(default: all); may be repeated; also env:NAME or file:PATH",
     )
     add(
         "--jwt-secret",
         default=None,
         type=_given,
         metavar="KEY",
-        help="key of JSON Web Tokens (HS256), also env:NAME or file:PATH",
+        help="key that signs JSON Web Tokens (HS256); also env:NAME or file:PATH",
     )
     add(
         "--lock-duration",
         type=float,
         default=None,
         metavar="S",
-        help="seconds for which a delivered message is locked (default: 60)",
+        help="seconds for which the bus locks a delivered message for its receiver "
+        "(default: 60)",
     )
     add(
         "--max-delivery-count",
         type=int,
         default=None,
         metavar="N",
-        help="failed deliveries that make a dead letter (default: 10)",
+        help="failed deliveries after which a message becomes a dead letter (default: 10)",
     )
     add(
         "--token-grace",
         type=float,
         default=None,
         metavar="S",
-        help="seconds for which a connection may be without a token (default: 20)",
+        help="seconds after which the bus closes a connection that has no token (default: "
+        "20)",
     )
 
 
@@ -238,7 +248,7 @@ _ONLY = {
 
 
 def _misplaced(args: argparse.Namespace) -> str | None:
-    """Return an error text for an option that has no effect with the others; None if all have."""
+    """Return an error text if an option has no effect with the other options; else None."""
     for mode, names in _ONLY.items():
         for name in names:
             if mode != args.mode and getattr(args, name) not in (None, []):

@@ -27,22 +27,23 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "demo",
-        help="show calls, casts, a fanout, errors, notifications and a failover",
-        description="Starts two embedded buses and three RPC servers in processes of their own "
-        "and a notification listener, shows what oslo.messaging does with them and how long it "
-        "takes. Exit status 0 if every step did what it should, 1 if not, 130 after ^C.",
+        help="demonstrate calls, casts, a fanout, errors, notifications and a failover",
+        description="Starts two embedded buses, three RPC servers in separate processes and a "
+        "notification listener. Shows how oslo.messaging works with them, and the time "
+        "of each step. Exit status: 0 if every step did what it should, 1 if not, 130 "
+        "after ^C.",
     )
     parser.add_argument(
         "--mode",
         choices=("router", "broker"),
         default="router",
-        help="of the embedded buses (default: router)",
+        help="mode of the embedded buses (default: router)",
     )
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="use the bus at this transport URL, also env:NAME or file:PATH; no "
-        "failover then, and only one such demonstration at a time",
+        help="use the bus at this transport URL instead, without the failover; also "
+        "env:NAME or file:PATH. Do not run two demos on one bus at a time",
     )
     parser.add_argument(
         "--verbose", "-v", action="store_true", help="write the driver's log to standard error"

@@ -39,9 +39,10 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "entities",
-        help="list what has to exist on Azure Service Bus",
-        description="Queues, topics and subscriptions that the driver uses on Azure Service Bus, "
-        "for the topics given; each option may be repeated.",
+        help="list the entities that have to exist on Azure Service Bus",
+        description="Lists the queues, topics and subscriptions that the driver uses on Azure "
+        "Service Bus, for the topics of --rpc and --notify. Both options may be "
+        "repeated.",
     )
     parser.add_argument(
         "--rpc",
@@ -49,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
         default=[],
         type=_use(Service.RPC),
         metavar="EXCHANGE/TOPIC[/SERVER,SERVER]",
-        help="RPC, and its servers",
+        help="topic of RPC, and the servers that listen",
     )
     parser.add_argument(
         "--notify",
@@ -57,26 +58,27 @@ def add_parser(subparsers: Any) -> None:
         default=[],
         type=_use(Service.NOTIFY),
         metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
-        help="notifications, and pools that listen",
+        help="topic and priority of notifications, and the pools that listen",
     )
     parser.add_argument(
         "--workers",
         type=int,
         default=1,
         metavar="N",
-        help="processes of each RPC server: the option servicebus_workers",
+        help="number of processes of each RPC server, as in the option servicebus_workers "
+        "(default: 1)",
     )
     parser.add_argument(
         "--virtual-host",
         default=None,
         metavar="NAME",
-        help="that of the transport URL, if it has one",
+        help="virtual host of the transport URL, if it has one",
     )
     parser.add_argument(
         "--format",
         choices=("names", "az"),
         default="names",
-        help="kinds and names, or a shell script for Azure's CLI",
+        help="names: kinds and names; az: a shell script for Azure's CLI (default: names)",
     )
 
 

@@ -19,8 +19,8 @@ from typing import Any
 Options = Mapping[str, tuple[Any, Any, str]]
 
 OUTPUT: Options = {
-    "--json FILE": ({}, None, "write everything that was measured; - for standard output"),
-    "--plot FILE": ({}, None, "draw it (needs matplotlib: amqp1-driver[bench])"),
+    "--json FILE": ({}, None, "write all results to this file; -: standard output"),
+    "--plot FILE": ({}, None, "draw the results to this file (needs matplotlib: amqp1-driver[bench])"),
 }
 
 #: packages of the extra "bench" that a measurement cannot do without

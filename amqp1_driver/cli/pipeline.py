@@ -32,9 +32,9 @@ def add_parser(subparsers: Any) -> None:
     """Add ``pipeline`` and its jobs."""
     parser = subparsers.add_parser(
         "pipeline",
-        help="jobs on Spark over notifications and telemetry (extra: spark)",
-        description="Jobs on Spark over notifications and the driver's telemetry. They need "
-        '"pip install amqp1-driver[spark]" and Java 17.',
+        help="run Spark jobs on notifications and telemetry (extra: spark)",
+        description="Runs Spark jobs on notifications and on the driver's telemetry. They need "
+        "\"pip install amqp1-driver[spark]\" and Java 17.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     jobs = parser.add_subparsers(dest="job", required=True)

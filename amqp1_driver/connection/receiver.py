@@ -62,7 +62,7 @@ class Sink(Protocol):
         ...
 
     def use(self, later: Callable[[Callable[[], object]], object]) -> None:
-        """Set the function that wakes other threads; see :meth:`EventLoop.later`."""
+        """Set the function that runs wake-ups of other threads; see :meth:`Iteration.later`."""
         ...
 
     def interrupt(self) -> None:
@@ -289,7 +289,7 @@ class Receiver(Link):
         return self.undeclared and self.state in (LinkState.DETACHED, LinkState.REATTACH_WAIT)
 
     def declared(self) -> None:
-        """Attach the link, unless it is attached already: its node exists."""
+        """Attach the link now that its node exists; do nothing if the link is attached already."""
         self.undeclared = False
         if self.state is LinkState.DETACHED:
             self.attach()

@@ -36,7 +36,7 @@ class Guard:
         self._loop.assert_in_loop()
 
     def set_writable(self, fileno: int, wanted: bool) -> None:
-        """Watch a descriptor for room, or not; see :meth:`EventLoop.set_writable`."""
+        """Start or stop watching a descriptor for writing; see :meth:`EventLoop.set_writable`."""
         self._loop.set_writable(fileno, wanted)
 
     def is_registered(self, fileno: int) -> bool:
@@ -72,7 +72,10 @@ class Guard:
         self._loop.post(self.wrap(fn), op)
 
     def wrap(self, fn: Callable[[Any], object]) -> Callable[[Any], object]:
-        """Return ``fn`` with the same protection, for :meth:`EventLoop.put`."""
+        """Return a function that calls ``fn(op)``; if ``fn`` raises, the connection fails.
+
+        :meth:`EventLoop.put` takes the returned function.
+        """
 
         def guarded(op: Any) -> None:
             try:
@@ -83,7 +86,7 @@ class Guard:
         return guarded
 
     def run(self, fn: Callback) -> None:
-        """Call ``fn()`` at once with the same protection."""
+        """Call ``fn()`` at once; if it raises, the connection fails."""
         try:
             fn()
         except Exception as exc:

@@ -19,110 +19,115 @@ OPTS: list[cfg.Opt] = [
     seconds(
         "link_retry_delay",
         10.0,
-        "Longest pause before a link that the peer refused or "
-        "detached is attached again; the first one is 0.1 s, each further one twice as long.",
+        "Longest pause in seconds before the driver attaches a link again that the "
+        "peer refused or detached. The first pause is 0.1 s, and each further one is "
+        "twice as long.",
     ),
     count(
         "default_reply_retry",
         1,
-        "How often a reply is sent again after a recoverable "
-        "failure: 0 or 1. Other values, which older files may have, mean 1.",
+        "How often the driver sends a reply again after a recoverable failure: 0 or 1. "
+        "Other values, which older files may contain, mean 1.",
         minimum=-1,
     ),
-    seconds("default_reply_timeout", 10.0, "Time to deliver an RPC reply in."),
+    seconds("default_reply_timeout", 10.0, "Time limit in seconds for delivering an RPC reply."),
     seconds(
         "default_send_timeout",
         30.0,
-        "Time to deliver an RPC request in when the caller gives no timeout.",
+        "Time limit in seconds for delivering an RPC request whose caller gives no "
+        "timeout.",
     ),
-    seconds("default_notify_timeout", 30.0, "Time to deliver a notification in."),
+    seconds("default_notify_timeout", 30.0, "Time limit in seconds for delivering a notification."),
     seconds(
         "default_sender_link_timeout",
         600.0,
-        "A sending link that was not used for this long is detached.",
+        "Time in seconds after which the driver detaches an unused sending link.",
     ),
     cfg.MultiStrOpt(
         "pre_settled",
         default=[],
-        help="Kinds of messages that are sent without "
-        "waiting for the peer to take them. A message may then be lost unnoticed: a "
-        "router drops it in overload. May be repeated. Values: " + ", ".join(PRE_SETTLED) + ".",
+        help="Kinds of messages that the driver sends without waiting for the peer to "
+        "accept them. Such a message may be lost unnoticed: a router drops it in "
+        "overload. May be repeated. Values: " + ", ".join(PRE_SETTLED) + ".",
     ),
     cfg.MultiStrOpt(
         "durable",
         default=list(DURABLE),
-        help="Kinds of messages that a broker shall "
-        "keep when it restarts; it then takes them over only once they are stored. "
-        "Without effect on routers. May be repeated; an empty value means none. "
-        "Values: " + ", ".join(DURABLE) + ".",
+        help="Kinds of messages that a broker shall keep when it restarts. The broker "
+        "accepts such a message only when it has stored it. No effect on routers. May "
+        "be repeated; an empty value means none. Values: " + ", ".join(DURABLE) + ".",
     ),
     cfg.BoolOpt(
         "resend_released",
         default=False,
-        help="Send again, within retry and timeout, "
-        "messages that the bus handed back unprocessed (RELEASED, or MODIFIED without "
-        "delivery-failed), instead of failing them. Without effect on RabbitMQ, "
-        "which also releases messages that may have been processed.",
+        help="Send a message again, within its retry and timeout, that the bus handed back "
+        "unprocessed (RELEASED, or MODIFIED without delivery-failed), instead of "
+        "failing it. No effect on RabbitMQ, which also releases messages that may have "
+        "been processed.",
     ),
-    count("reply_link_credit", 200, "Replies the peer may send ahead."),
+    count("reply_link_credit", 200, "Credit for replies: how many the peer may send before the driver has handed "
+        "them over."),
     count(
         "rpc_server_credit",
         100,
-        "Requests the peer may send ahead to each subscription of "
-        "an RPC server; more are sent as those are settled.",
+        "Credit of each subscription of an RPC server: how many requests the peer may "
+        "send that the server has not settled.",
     ),
     count(
-        "notify_server_credit", 100, "Notifications the peer may send ahead to each subscription."
+        "notify_server_credit", 100, "Credit of each subscription of a notification listener: how many "
+        "notifications the peer may send that the listener has not settled."
     ),
     count(
         "session_window",
         0,
-        "Frames that the peer may send ahead on each session, whatever the "
-        "credit of its links: messages that are larger come in pieces. 0: no bound but the "
-        "credit.",
+        "Number of frames that the peer may send ahead on each session, whatever the "
+        "credit of its links. A larger message comes in pieces. 0: only the credit "
+        "limits the peer.",
         minimum=0,
         max=2147483647,
     ),
     count(
         "max_message_size",
         67108864,
-        "Largest message in bytes, as it is on the wire and after "
-        "decompression. The peer is told so, a larger one ends the link that it comes over, and "
-        "one to be sent fails at once. The same for all services of a bus. 0: no bound but what "
-        "the bus takes.",
+        "Largest message in bytes, both on the wire and after decompression. The "
+        "driver announces it to the peer. A larger message from the peer ends its "
+        "link, and sending a larger message fails at once. All services of a bus need "
+        "the same value. 0: no limit other than that of the bus.",
         minimum=0,
     ),
     count(
         "reply_backlog",
         1000,
-        "Replies that may wait unsent before those who reply have to wait too.",
+        "Number of replies that may wait in the driver. If more wait, the threads that "
+        "reply wait too.",
     ),
     count(
         "mailbox_size",
         10000,
-        "Operations that may wait for the I/O thread before callers have to wait too.",
+        "Number of operations that may wait for the I/O thread. If more wait, their "
+        "callers wait too.",
     ),
     seconds(
         "blocked_warning_interval",
         10.0,
-        "How often to warn of an address for which the "
-        "bus gives no credit. Shorter blockades, from one second on, are logged at INFO, as "
-        "often at most for each link.",
+        "Interval in seconds between warnings about an address for which the bus gives "
+        "no credit. The driver logs shorter waits, from one second on, at INFO, at "
+        "most once for each link in this interval.",
     ),
     count(
         "duplicate_window",
         1024,
-        "How many message ids each subscription remembers to drop "
-        "messages that are delivered twice; 0 turns it off.",
+        "Number of message ids that each subscription remembers, to drop messages that "
+        "the bus delivers twice. 0: no check.",
         minimum=0,
     ),
     cfg.StrOpt(
         "compression",
         default="",
         choices=[("", "none"), ("gzip", "gzip")],
-        help="Compress the bodies of large messages. All receivers must know how.",
+        help="Compression of the bodies of large messages. All receivers must support it.",
     ),
-    count("compression_threshold", 16384, "Bodies of fewer bytes are not compressed.", minimum=0),
+    count("compression_threshold", 16384, "Smallest body in bytes that the driver compresses.", minimum=0),
 ]
 
 

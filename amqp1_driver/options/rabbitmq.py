@@ -8,39 +8,39 @@ from oslo_config import cfg
 
 from amqp1_driver.options.kinds import count, seconds, text
 
-_ALL = " Has to be the same in all processes that use the queue; see the documentation."
-_NONE = " 0 means no limit."
+_ALL = " All processes that use the queue need the same value; see the documentation."
+_NONE = " 0: no limit."
 
 
 OPTS: list[cfg.Opt] = [
     seconds(
         "queue_expiry",
         1800.0,
-        "RabbitMQ deletes a queue for RPC, or of a notification "
-        "pool, that nobody has used for this long.",
+        "Time in seconds after which RabbitMQ deletes an unused queue for RPC or of a "
+        "notification pool, with the messages in it.",
         minimum=1,
     ),
     seconds(
         "notification_queue_expiry",
         0.0,
-        "RabbitMQ deletes a queue for notifications that "
-        "is of no pool when nobody has used it for this long, and what is in it. 0: it is "
-        "kept for listeners yet to come." + _ALL,
+        "Time in seconds after which RabbitMQ deletes an unused queue for "
+        "notifications without a pool, with the messages in it. 0: RabbitMQ keeps the "
+        "queue for future listeners." + _ALL,
         minimum=0,
     ),
     cfg.BoolOpt(
         "delete_unused_queues",
         default=True,
-        help="Qpid Broker-J, whose queues do not "
-        "expire: the last RPC server of a topic that stops deletes the queue of the topic, "
-        "if it is empty. On RabbitMQ this has no effect: unused queues expire (option "
-        "queue_expiry), because deleting one could lose what is sent to it meanwhile.",
+        help="Qpid Broker-J, whose queues do not expire: the last RPC server of a topic "
+        "that stops deletes the topic's queue if it is empty. No effect on RabbitMQ: "
+        "unused queues expire there (option queue_expiry), because deleting a queue "
+        "could lose a message that arrives at the same moment.",
     ),
     cfg.StrOpt(
         "rpc_queue_type",
         default="classic",
-        help="RabbitMQ: type of the queues for RPC to "
-        "a topic and to a server; those for fanouts and replies are classic always." + _ALL,
+        help="RabbitMQ: type of the queues for RPC to a topic and to a server. Queues for "
+        "fanouts and replies are always classic." + _ALL,
         choices=[("classic", "fast, on one node of a cluster"), ("quorum", "replicated")],
     ),
     cfg.StrOpt(
@@ -52,91 +52,94 @@ OPTS: list[cfg.Opt] = [
             ("quorum", "replicated"),
             (
                 "stream",
-                "a replicated log: every listener gets every message that comes while it listens",
+                "a replicated log: every listener gets every message that arrives "
+                "while it listens",
             ),
         ],
     ),
     cfg.BoolOpt(
         "durable_queues",
         default=True,
-        help="RabbitMQ: classic queues, but those for "
-        "fanouts and replies, outlive a restart of the broker." + _ALL,
+        help="RabbitMQ: classic queues survive a restart of the broker, except those for "
+        "fanouts and replies." + _ALL,
     ),
     seconds(
         "rpc_message_ttl",
         0.0,
-        "RabbitMQ: requests that nobody has fetched for this long are "
-        "dropped; calls end with their own timeout anyway." + _NONE + _ALL,
+        "RabbitMQ: time in seconds after which it drops a request that no server has "
+        "fetched. Calls end with their own timeout anyway." + _NONE + _ALL,
         minimum=0,
     ),
     seconds(
         "notification_message_ttl",
         0.0,
-        "RabbitMQ: notifications that nobody has fetched for "
-        "this long are dropped; in a stream all that are older." + _NONE + _ALL,
+        "RabbitMQ: time in seconds after which it drops a notification that no "
+        "listener has fetched. From a stream it drops all older notifications." + _NONE + _ALL,
         minimum=0,
     ),
     count(
         "rpc_queue_max_length",
         0,
-        "RabbitMQ: most messages in a queue for RPC." + _NONE + _ALL,
+        "RabbitMQ: largest number of messages in a queue for RPC." + _NONE + _ALL,
         minimum=0,
     ),
     count(
         "notification_queue_max_length",
         0,
-        "RabbitMQ: most messages in a queue for notifications; not for streams." + _NONE + _ALL,
+        "RabbitMQ: largest number of messages in a queue for notifications. No effect "
+        "on streams." + _NONE + _ALL,
         minimum=0,
     ),
     count(
         "notification_queue_max_bytes",
         0,
-        "RabbitMQ: most bytes of message bodies in a queue "
-        "for notifications; of a stream what it takes on disk." + _NONE + _ALL,
+        "RabbitMQ: largest total size of the message bodies in a queue for "
+        "notifications, in bytes. For a stream: its size on disk." + _NONE + _ALL,
         minimum=0,
     ),
     cfg.StrOpt(
         "queue_overflow",
         default="reject-publish",
-        help="RabbitMQ: what becomes of messages for a queue that is full." + _ALL,
+        help="RabbitMQ: treatment of messages for a full queue." + _ALL,
         choices=[
-            ("reject-publish", "their senders get an error"),
-            ("drop-head", "the oldest one in the queue is dropped, unnoticed"),
+            ("reject-publish", "the sender gets an error"),
+            ("drop-head", "RabbitMQ drops the oldest message in the queue, unnoticed"),
         ],
     ),
     count(
         "queue_delivery_limit",
         0,
-        "RabbitMQ: a message is dropped after it was lost so often "
-        "with those who had fetched it. For quorum queues, whose own limit is 20, and that is "
-        "what 0 means." + _ALL,
+        "RabbitMQ: number of failed deliveries after which it drops a message from a "
+        "quorum queue. A delivery fails if its reader is lost. 0: the limit of "
+        "RabbitMQ itself, which is 20." + _ALL,
         minimum=0,
     ),
     count(
         "queue_replicas",
         0,
-        "RabbitMQ: on how many nodes of a cluster a quorum queue or stream "
-        "is made; 0: as the broker has it." + _ALL,
+        "RabbitMQ: number of nodes of a cluster on which it creates a quorum queue or "
+        "stream. 0: the default of the broker." + _ALL,
         minimum=0,
     ),
     cfg.BoolOpt(
         "notification_single_active_consumer",
         default=False,
-        help="RabbitMQ: of all "
-        "listeners on a queue for notifications only one gets messages, in their order; "
-        "when it goes another one follows. Not for streams." + _ALL,
+        help="RabbitMQ: only one of all listeners on a queue for notifications gets "
+        "messages, in their order. When it stops, another one follows. No effect on "
+        "streams." + _ALL,
     ),
     cfg.IntOpt(
         "consumer_priority",
         default=0,
-        help="RabbitMQ: of those who read the queue of a "
-        "topic or of notifications, messages go first to the ones with the highest number, "
-        "as long as these have credit.",
+        help="RabbitMQ: priority of the readers in this process, for the queue of a topic "
+        "or of notifications. Readers with the highest number get messages first, as "
+        "long as they have credit.",
     ),
     text(
         "binding_exchange",
         "amq.direct",
-        "RabbitMQ: exchange for fanouts and notifications: an existing one of type direct." + _ALL,
+        "RabbitMQ: exchange for fanouts and notifications. It must exist and be of "
+        "type direct." + _ALL,
     ),
 ]
 

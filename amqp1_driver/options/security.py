@@ -12,56 +12,56 @@ OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "ssl",
         default=False,
-        help="Connect by TLS. Implied by ssl_ca_file and "
-        "ssl_cert_file. The system's CA certificates are used without ssl_ca_file.",
+        help="Connect by TLS. ssl_ca_file and ssl_cert_file imply it. Without ssl_ca_file "
+        "the driver uses the system's CA certificates.",
     ),
     text(
         "ssl_ca_file",
         "",
-        "PEM file with the CA certificates that may have signed the server's certificate.",
+        "PEM file with the CA certificates that the driver trusts when it checks the "
+        "server's certificate.",
         **OLD,
     ),
-    text("ssl_cert_file", "", "PEM file with the client certificate (chain) to present.", **OLD),
+    text("ssl_cert_file", "", "PEM file with the client certificate, or its chain, that the driver presents.", **OLD),
     text(
         "ssl_key_file",
         "",
-        "PEM file with the private key of ssl_cert_file; not needed when "
-        "that file holds the key too.",
+        "PEM file with the private key of ssl_cert_file. Not needed if that file holds "
+        "the key too.",
         **OLD,
     ),
-    text("ssl_key_password", None, "Password of an encrypted private key.", secret=True, **OLD),
+    text("ssl_key_password", None, "Password of the private key, if the key is encrypted.", secret=True, **OLD),
     cfg.BoolOpt(
         "ssl_verify_vhost",
         default=False,
-        help="Expect the name of the virtual host in "
-        "the server's certificate (and send it as SNI) instead of the host name of the "
-        "transport URL. For servers with one certificate per virtual host.",
+        help="Expect the name of the virtual host in the server's certificate, instead of "
+        "the host name of the transport URL, and send it as SNI. For servers with one "
+        "certificate per virtual host.",
     ),
     cfg.StrOpt(
         "ssl_min_version",
         default="TLSv1.2",
         choices=["TLSv1.2", "TLSv1.3"],
-        help="Lowest TLS version to accept.",
+        help="Lowest TLS version that the driver accepts.",
     ),
     text(
         "sasl_mechanisms",
         "",
-        "SASL mechanisms that may be used, separated by blanks. By "
-        "default SCRAM or PLAIN with a user in the transport URL, EXTERNAL with a client "
-        "certificate and no user, else ANONYMOUS.",
+        "SASL mechanisms that the driver may use, separated by blanks. Empty: SCRAM or "
+        "PLAIN with a user in the transport URL, EXTERNAL with a client certificate "
+        "and no user, else ANONYMOUS.",
         **OLD,
     ),
     cfg.BoolOpt(
         "sasl_allow_insecure_mechs",
         default=True,
-        help="Whether mechanisms that show the "
-        "password (PLAIN, LOGIN) may be used without TLS, with one warning per transport. "
-        "If false, a bus without TLS has to offer SCRAM. With TLS they are always "
-        "allowed.",
+        help="Allow mechanisms that show the password (PLAIN, LOGIN) without TLS. The "
+        "driver then logs one warning per transport. If false, a bus without TLS has "
+        "to offer SCRAM. With TLS these mechanisms are always allowed.",
     ),
     text("sasl_config_dir", "", "Directory with the Cyrus SASL configuration.", **OLD),
     text("sasl_config_name", "", "Name of the Cyrus SASL configuration file without .conf.", **OLD),
-    text("sasl_default_realm", "", "Realm added to user names that have none (user@realm)."),
+    text("sasl_default_realm", "", "Realm that the driver adds to user names without one (user@realm)."),
 ]
 
 

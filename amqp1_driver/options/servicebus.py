@@ -23,41 +23,41 @@ OPTS: list[cfg.Opt] = [
         "token_provider",
         "",
         "Function that makes the tokens for Azure Service Bus, as "
-        "package.module:function, instead of user and password of the transport URL. It is "
-        "called with the URI of what is to be used, on a thread of its own, and returns (token, "
-        "type, expiry): the type is 'jwt' or 'servicebus.windows.net:sastoken', the expiry in "
-        "seconds since 1970.",
+        "package.module:function. It replaces user and password of the transport URL. "
+        "The driver calls it with the URI of the resource, on a separate thread. It "
+        "returns (token, type, expiry): the type is 'jwt' or "
+        "'servicebus.windows.net:sastoken', the expiry is in seconds since 1970.",
     ),
     seconds(
         "token_life",
         3600.0,
-        "How long a token that is made of user and password (name and "
-        "key of a shared access policy) is good for; it is renewed after two thirds to three "
-        "quarters of this.",
+        "Life in seconds of a token that the driver makes from user and password (name "
+        "and key of a shared access policy). The driver renews it after two thirds to "
+        "three quarters of this time.",
         minimum=1,
     ),
     cfg.StrOpt(
         "token_scope",
         default="entity",
-        help="What a token is put for.",
+        help="Resources that one token covers.",
         choices=[
-            ("entity", "each queue, topic and subscription"),
-            ("namespace", "all that there is on the host, at once"),
+            ("entity", "one queue, topic or subscription; each has its own token"),
+            ("namespace", "all entities of the host together"),
         ],
     ),
     count(
         "servicebus_credit",
         20,
-        "Azure Service Bus locks a message for the one who gets it "
-        "when it leaves the queue. No more than this many are asked for ahead by each "
-        "subscription, also if rpc_server_credit or notify_server_credit say more.",
+        "Azure Service Bus: largest number of messages that a subscription requests "
+        "ahead, even if rpc_server_credit or notify_server_credit is larger. The "
+        "service locks a message for its reader when the message leaves the queue.",
     ),
     count(
         "servicebus_workers",
         1,
-        "On Azure Service Bus: how many processes of this machine "
-        "listen with the same name of a server. Each of them then reads fanouts from a "
-        "subscription of its own: SERVER, SERVER--2 and so on, which must exist.",
+        "Azure Service Bus: number of processes of this machine that listen with the "
+        "same server name. Each process reads fanouts from its own subscription: "
+        "SERVER, SERVER--2 and so on. These subscriptions must exist.",
     ),
 ]
 

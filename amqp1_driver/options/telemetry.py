@@ -11,13 +11,14 @@ OPTS: list[cfg.Opt] = [
     text(
         "telemetry_directory",
         "",
-        "Directory for files with a record of each message, credit "
-        "stall and change of a connection or link. Is made if it is not there. Empty: no files.",
+        "Directory for files with a record of each message, credit stall and change of "
+        "a connection or link. The driver creates it if it does not exist. Empty: no "
+        "files.",
     ),
     cfg.StrOpt(
         "telemetry_format",
         default="json",
-        help="Format of these files.",
+        help="Format of the files in telemetry_directory.",
         choices=[
             ("json", "JSON lines"),
             ("parquet", "Parquet; needs the extra telemetry-parquet"),
@@ -27,44 +28,46 @@ OPTS: list[cfg.Opt] = [
     count(
         "telemetry_file_bytes",
         67108864,
-        "A file is finished, and gets the name under which "
-        "others may read it, when it has so many bytes.",
+        "Size in bytes at which the driver finishes a file. Only then does the file "
+        "get the name under which others may read it.",
         minimum=1,
     ),
-    seconds("telemetry_file_seconds", 60.0, "Or when it was begun so long ago."),
+    seconds("telemetry_file_seconds", 60.0, "Age in seconds at which the driver finishes a file that has not reached "
+        "telemetry_file_bytes."),
     count(
         "telemetry_files_kept",
         100,
-        "How many finished files are kept in the directory, of all "
-        "processes together; the oldest go first. 0: all.",
+        "Number of finished files to keep in the directory, of all processes together. "
+        "The driver deletes the oldest ones. 0: no limit.",
         minimum=0,
     ),
     cfg.PortOpt(
         "telemetry_port",
         default=0,
-        help="First port of the endpoint for Prometheus. "
-        "Each process takes the first one from here on that is free. 0: no endpoint. "
-        "Needs the extra telemetry.",
+        help="First port for the Prometheus endpoint. Each process takes the first free "
+        "port from this one on. 0: no endpoint. Needs the extra telemetry.",
     ),
     count(
         "telemetry_ports",
         32,
-        "How many ports are tried: as many as processes of this machine may have an endpoint.",
+        "Number of ports that a process tries. At most this number of processes of a "
+        "machine have an endpoint.",
         max=65535,
     ),
-    text("telemetry_host", "127.0.0.1", "Address of the endpoint."),
+    text("telemetry_host", "127.0.0.1", "Address on which the Prometheus endpoint listens."),
     text(
         "telemetry_topic",
         "",
-        "Topic of notifications that carry records, sent over a "
-        "connection of their own to the bus of the transport. Empty: none are sent.",
+        "Topic of the notifications in which the driver sends records. It sends them "
+        "to the bus of the transport, over a separate connection. Empty: no "
+        "notifications.",
     ),
-    text("telemetry_exchange", "", "Exchange of that topic; empty: the transport's own."),
+    text("telemetry_exchange", "", "Exchange of telemetry_topic. Empty: the exchange of the transport."),
     count(
         "telemetry_queue",
         50000,
-        "Events that may wait to be recorded; what comes while there "
-        "are so many is dropped and counted.",
+        "Number of events that may wait to be recorded. The driver drops and counts "
+        "further events.",
     ),
 ]
 

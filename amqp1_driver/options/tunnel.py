@@ -19,25 +19,25 @@ OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
         "transport",
         default="auto",
-        help="What carries AMQP.",
+        help="Protocol that carries AMQP.",
         choices=[
             ("auto", "WebSocket to hosts whose port is 443, otherwise TCP"),
-            ("tcp", "TCP, with TLS by the other options"),
-            ("websocket", "WebSocket, always over TLS; the port is 443 unless one is given"),
+            ("tcp", "TCP, with TLS if the options for TLS ask for it"),
+            ("websocket", "WebSocket, always over TLS; the default port is 443"),
         ],
     ),
     text(
         "websocket_path",
         "",
-        "Path in the request for a WebSocket; that of Azure Service Bus, "
-        "/$servicebus/websocket, unless one is given.",
+        "Path in the request for a WebSocket. Empty: that of Azure Service Bus, "
+        "/$servicebus/websocket.",
     ),
     text(
         "proxy",
         "",
-        "HTTP proxy to connect through, by its method CONNECT: "
-        "http://HOST:PORT or http://USER:PASSWORD@HOST:PORT. It looks up the name of the bus. "
-        "The variables HTTPS_PROXY and ALL_PROXY of the environment are not looked at.",
+        "HTTP proxy to connect through, with the method CONNECT: http://HOST:PORT or "
+        "http://USER:PASSWORD@HOST:PORT. The proxy resolves the name of the bus. The "
+        "driver ignores the environment variables HTTPS_PROXY and ALL_PROXY.",
         secret=True,
     ),
 ]

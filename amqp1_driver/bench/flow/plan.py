@@ -62,7 +62,10 @@ class Flow:
     prefetch: int = 200
 
     def of(self, sender: str) -> int:
-        """Return the number of threads of a sender."""
+        """Return the number of threads that send to a queue.
+
+        :param sender: type of the queue, CLASSIC or QUORUM
+        """
         return self.quorum_threads or self.threads if sender == QUORUM else self.threads
 
     @property
@@ -91,10 +94,11 @@ def _threads(number: int) -> str:
 
 
 class Queue(NamedTuple):
-    """A queue with the name that a driver gives it.
+    """A queue that the benchmark declares in RabbitMQ for one driver.
 
+    :param name: the name under which the driver uses the queue
     :param type: CLASSIC or QUORUM
-    :param arguments: of its declaration
+    :param arguments: arguments of the queue's declaration
     :param key: routing key with which rabbit's driver sends to the queue through its exchange;
         None: the driver sends to the name of the queue
     """
@@ -145,17 +149,23 @@ def filler(entry: Entry) -> Entry:
 
 
 def defaults() -> list[Entry]:
-    """Return rabbit's driver with one connection for sending, rabbit's with its pool, and ours."""
+    """Return the drivers that the benchmark compares by default.
+
+    These are rabbit's driver with one connection for sending, rabbit's driver with its pool of
+    connections, and this project's driver.
+    """
     rabbit = Entry("rabbit", "rabbit:", sys.executable)
     one = dataclasses.replace(rabbit, label="rabbit, pool of 1", options=ONE_CONNECTION)
     return [one, rabbit, Entry("ours", "amqp:", sys.executable)]
 
 
 def with_basics(given: Sequence[Entry], more: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the options that every run needs, their own, and the user's.
+    """Return the entries, each with all its options; the plain client has no options.
 
-    Later options override earlier ones. The plain client has no options.
+    These are the options that every run needs, then those of the entry, then the user's. Later
+    options override earlier ones.
 
+    :param given: the entries with their own options
     :param more: the same entries, with the user's options instead of their own
     """
     return [

@@ -134,7 +134,12 @@ class Client(messaging.Client):
         return self._server.transport
 
     def work(self, load: Load) -> dict[str, Any]:
-        """Send, and wait for the servers; return the outcome as ``load.drive`` does."""
+        """Send the messages of a load, and wait until the servers have received them.
+
+        The wait ends after the timeout of the order at the latest.
+
+        :returns: the outcome, as ``load.drive`` returns it
+        """
         before = self._ledger.warm + self._ledger.received
         done = super().work(load)
         # casts may wait in the executor of the servers
@@ -145,5 +150,5 @@ class Client(messaging.Client):
         return done
 
     def extra(self) -> dict[str, Any]:
-        """Return the counts that servers in other processes report themselves."""
+        """Return the servers' counts; servers in processes of their own report these themselves."""
         return {"warm": self._ledger.warm, "served": self._ledger.dump()}

@@ -2,10 +2,12 @@
 
 """Plan of a sweep ("how many agents do n routers carry?") and judgement of its results. Pure.
 
-A sweep has two passes for each size of the mesh. The first pass simulates fractions of the maximum
-of the most loaded part (``theory.ceiling``). The second pass simulates numbers of agents between
-the last one that the mesh carried and the first that it did not. Every row is one simulation and
-contains its seed, so a repetition gives the same result.
+A sweep has two passes for each size of the mesh. The first pass simulates fractions of the load
+that the busiest part can take at most (``theory.ceiling``). The second pass simulates numbers of
+agents between the last one that the mesh carried and the first that it did not. A mesh carries its
+agents if it meets the goal, keeps up with their calls (``KEPT_UP``) and has no overused part
+(``USED``). Every row is one simulation and contains its seed, so a repetition gives the same
+result.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Goal:
 
 
 def sizes(base: Setup, routers: Sequence[int], servers: int) -> list[Setup]:
-    """Return a setup for each size of the mesh, made of the base.
+    """Return a copy of the base for each number of routers.
 
     :param servers: number of servers for each router
     """
@@ -68,7 +70,7 @@ def first(setups: Iterable[Setup], costs: Costs, goal: Goal, seeds: int) -> list
 
 
 def second(setups: Iterable[Setup], judged: Sequence[Row], seeds: int) -> list[Row]:
-    """Return the rows of the second pass: between carried and not carried numbers of agents.
+    """Return the rows of the second pass, between the numbers of agents of :func:`bracket`.
 
     :param judged: the judged rows of the first pass
     """
@@ -92,7 +94,10 @@ def _rows(setup: Setup, agents: Iterable[int], seeds: int) -> list[Row]:
 
 
 def judged(results: Iterable[Mapping[str, Any]], goal: Goal) -> list[Row]:
-    """Return a row for each mesh and number of agents: medians over the seeds, and ``carried``."""
+    """Return a row for each size of the mesh and number of agents.
+
+    A row has the medians over the seeds, and ``carried``: whether the mesh carried the agents.
+    """
     together: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for result in results:
         together.setdefault((int(result["routers"]), int(result["agents"])), []).append(result)
@@ -130,8 +135,8 @@ def _judged(found: Sequence[Mapping[str, Any]], goal: Goal) -> Row:
 def bracket(rows: Iterable[Row], routers: int) -> tuple[int, int | None]:
     """Return the two numbers of agents between which the limit of a mesh lies.
 
-    :returns: the largest number up to which the mesh carried all, 0 if there is none; the first
-        number that the mesh did not carry, None if it carried all
+    :returns: the largest number that the mesh carried, with all smaller ones, 0 if there is none;
+        the smallest number that it did not carry, None if it carried all
     """
     low = 0
     for row in sorted(
@@ -144,7 +149,7 @@ def bracket(rows: Iterable[Row], routers: int) -> tuple[int, int | None]:
 
 
 def answers(setups: Iterable[Setup], rows: Sequence[Row], costs: Costs, goal: Goal) -> list[Row]:
-    """Return a row for each size of the mesh: the agents that it carries, and its limit."""
+    """Return a row for each size of the mesh: how many agents it carries, and what limits it."""
     found = []
     for setup in setups:
         low, high = bracket(rows, setup.routers)

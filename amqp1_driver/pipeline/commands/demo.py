@@ -4,7 +4,7 @@
 
 The demo starts an embedded bus and sends notifications to it through the driver: those of two fixed
 days, whose results can be computed by hand, and as many generated ones as the user wants. The job
-``notifications`` then reads them through the data source. Main thread.
+``notifications`` then reads them through this package's data source for Spark. Main thread.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def play(spark: SparkSession, folder: Path, bulk: int, say: Any = print) -> Path:
-    """Send notifications, take them in, compute and print the tables; return the page's path."""
+    """Send notifications, run the job, print the tables and write the page; return its path."""
     from amqp1_driver.pipeline.commands.notifications import text
     from amqp1_driver.pipeline.generate.send import send
     from amqp1_driver.pipeline.lake.figures import figures
@@ -131,7 +131,7 @@ def emissions(bulk: int) -> Iterator[Emission]:
 
 
 def take_in(lake: Lake, url: str, folder: Path) -> Summary:
-    """Run the job for all notifications at the bus, up to the gold tables."""
+    """Run the job ``notifications`` on all notifications at the bus; it fills all tables."""
     from amqp1_driver.pipeline.lake import job
     from amqp1_driver.pipeline.lake.plan import Plan
 

@@ -2,9 +2,9 @@
 
 """The durable spool between the bus and Spark, in files of a folder.  Any thread.
 
-The collector appends rows to disc before it acknowledges their messages to the bus. A commit by
-Spark purges rows. A folder has one writer at a time. The package needs pyarrow, but neither Spark
-nor the driver.
+The collector appends rows to disc before it acknowledges their messages to the bus. When Spark
+commits rows, the spool deletes files whose rows are all committed. A folder has one writer at a
+time. The package needs pyarrow, but neither Spark nor the driver.
 """
 
 from amqp1_driver.pipeline.spool.caps import SpoolLimits

@@ -4,8 +4,8 @@
 
 When a JVM is killed, its reader process lives on for seconds, still connected and writing. With an
 exclusive lock alone, the next reader would have to wait for that process. Instead, the next reader
-takes the next epoch. A process makes each change under the lock, and only while the epoch in the
-folder is its own.
+takes the next epoch, a number in a file of the folder. A process makes each change under the lock,
+and only while the number in the folder is the one that it took.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Fence:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock for one change.
+        """Hold the lock of the folder until the context ends; the caller makes one change within.
 
         :raises Fenced: another process has taken a later epoch
         :raises SpoolError: another process held the lock until the timeout, or the fence is closed
@@ -116,8 +116,8 @@ class _Waiter:
     """A wait for a lock, on a thread of its own.
 
     The kernel's wait has no deadline, and a signal interrupts it on the main thread only. After a
-    timeout the thread waits on, with a file handle of its own; when it gets the lock, it releases
-    the lock at once. The thread is a daemon: the process can end without it.
+    timeout the thread keeps waiting, with a file handle of its own; when it gets the lock, it
+    releases the lock at once. The thread is a daemon: the process can end without it.
     """
 
     def __init__(self, path: Path) -> None:

@@ -36,7 +36,7 @@ class Tables:
     """The tables by name, and the summary. Durations in tables are microseconds.
 
     :ivar seconds: time from the first record to the last
-    :ivar width: seconds that a class of time lasts, in tables over time
+    :ivar width: seconds that an interval lasts, in tables over time
     :ivar tables: rows by name of the table; the parameter ``top`` of :func:`compute` bounds only
         tables that the page shows, and no table by which :func:`observed` judges
     """

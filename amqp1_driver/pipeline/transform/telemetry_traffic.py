@@ -10,25 +10,25 @@ from pyspark.sql import functions as F
 from amqp1_driver.pipeline.transform.telemetry_latency import ACCURACY
 from amqp1_driver.pipeline.transform.telemetry_records import messages
 
-#: seconds that a class of time may last
+#: seconds that an interval may last
 WIDTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800)
-#: most classes of time, unless the widest class is too narrow for that
+#: most intervals, unless the widest interval is too narrow for that
 MOST = 120
 
 
 def width_for(seconds: float) -> int:
-    """Return the width of a class of time.
+    """Return the width of the intervals in which the tables over time group the records.
 
     :param seconds: time from the first record to the last
-    :returns: seconds
+    :returns: seconds; one of ``WIDTHS``
     """
     return next((width for width in WIDTHS if seconds <= width * MOST), WIDTHS[-1])
 
 
 def moment(width: int) -> Column:
-    """Return the begin of the class of time that holds a record.
+    """Return the column with the begin of the interval that a record falls into.
 
-    :param width: seconds that a class lasts
+    :param width: seconds that an interval lasts
     """
     return F.timestamp_seconds(F.floor(F.unix_timestamp("time") / width) * width)
 
@@ -67,10 +67,10 @@ def hot(records: DataFrame, seconds: float) -> DataFrame:
 
 
 def over_time(records: DataFrame, width: int) -> DataFrame:
-    """Measure the messages of each class of time, by operation.
+    """Measure the messages of each interval of time, by operation.
 
-    :param width: seconds that a class lasts
-    :returns: moment (begin of the class), operation, count, rate (1/s), failed, p50, p99 (total
+    :param width: seconds that an interval lasts
+    :returns: moment (begin of the interval), operation, count, rate (1/s), failed, p50, p99 (total
         time of messages that arrived, microseconds)
     """
     arrived = F.when(~F.col("failed"), F.col("total_us"))
