@@ -79,9 +79,9 @@ _PACKAGES = {
 
 
 class MissingProton(RuntimeError):
-    """An error for a missing Qpid Proton or feature of it; its text names the packages to install.
+    """Qpid Proton or one of its features is missing; the text names the packages to install.
 
-    It is a RuntimeError because oslo.messaging turns that into DriverLoadFailure.
+    oslo.messaging turns a RuntimeError into DriverLoadFailure.
     """
 
 
@@ -103,9 +103,9 @@ def upstream_groups() -> list[tuple[str, list[Any]]]:
 def check_proton(sasl_mechanisms: str = "") -> None:
     """Check that Qpid Proton is installed and supports what the configuration asks for.
 
-    TLS needs no check here: Python's own ssl module does it.
+    TLS needs no check here, because the driver uses Python's ssl module for TLS, not proton.
 
-    :param sasl_mechanisms: value of the option, names separated by blanks
+    :param sasl_mechanisms: value of the option ``sasl_mechanisms``: names separated by blanks
     :raises MissingProton: proton, pyngus or Cyrus SASL is missing; the text says what to install
     """
     try:
@@ -122,7 +122,7 @@ def only_submits(callback: Any) -> bool:
     """Return whether a listener's callback only hands its message to native threads.
 
     The callbacks of oslo.messaging's servers with the executor "threading" do so. Any other
-    callback may process the message itself, and may then wait for the thread that calls it.
+    callback may process the message itself, and wait for work that only the calling thread does.
     """
     server = getattr(callback, "__self__", None)
     return (
@@ -136,6 +136,6 @@ def listener_of(server: Any) -> Any:
     """Return the listener of a server.
 
     :param server: result of ``get_rpc_server`` or ``get_notification_listener``
-    :returns: None before the server is started; ``server`` itself if it is no such server
+    :returns: None before the server is started; ``server`` itself if it is another object
     """
     return server.listener if isinstance(server, MessageHandlingServer) else server

@@ -44,7 +44,7 @@ def printable(text: object, limit: int = MAX_SHOWN_CHARS) -> str:
 
 
 class _Printable(logging.Filter):
-    """A log filter that keeps each text in a record on its line: a peer may have sent it."""
+    """A log filter that keeps a record on one line, because a peer may have sent texts in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -58,7 +58,7 @@ _PRINTABLE = _Printable()
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module; it makes the texts of a peer printable and bounds them."""
+    """Return the logger of a module, with a filter that makes texts printable and bounds them."""
     found = logging.getLogger(name)
     found.addFilter(_PRINTABLE)  # adding it again does nothing
     return found
@@ -206,7 +206,7 @@ class DeliveryModified(AmqpError):
 
 
 class MessageTooLarge(AmqpError):
-    """A message with more bytes than the link, or this end, takes; it was not sent."""
+    """A message that was not sent: it is larger than the link, or our own limit, allows."""
 
     summary = "message too large"
 
@@ -295,8 +295,8 @@ _PERMANENT = frozenset(
     }
 )
 
-# A rejection is final except with these conditions: only the address or room may be missing so
-# far (routers answer not-found until a new address has spread through the mesh).
+# A rejection is final except with these conditions. They may be temporary: a queue is full, or the
+# address is not known yet (routers answer not-found until it has spread through the mesh).
 _TRANSIENT_REJECTIONS = frozenset({"amqp:not-found", "amqp:resource-limit-exceeded"})
 
 _DELIVERY_OUTCOMES = (DeliveryRejected, DeliveryReleased, DeliveryModified)
@@ -315,7 +315,7 @@ def from_condition(
     :param description: the peer's text.
     :param default: class for the place where the peer reported the condition (ConnectionLost,
         SessionEnded, LinkFailed, DeliveryRejected ...). A condition that belongs to another
-        place overrides ``default``, unless that is an outcome of a delivery.
+        place overrides ``default``, unless ``default`` stands for the outcome of a delivery.
     :param fields: further keyword arguments of the exception (host, address, ...).
     """
     kind = default
@@ -383,11 +383,11 @@ def to_oslo(
     The caller raises the result ``from exc``. Application threads.
 
     :param with_timeout: the application gave a timeout of its own.
-    :param at_least_once: the application asked for it in its transport options.
+    :param at_least_once: the application set ``at_least_once`` in its transport options.
     :param exchange, routing_key, message: carried by MessageUndeliverable.
     :returns: MessagingTimeout, MessageUndeliverable or MessageDeliveryFailure.
     """
-    # Imported late to keep this module cheap to import; a process that sends has loaded it.
+    # Imported late to keep this module cheap to import; a sender has loaded oslo.messaging.
     from oslo_messaging import exceptions as oslo
 
     if with_timeout and isinstance(exc, DeadlineExpired):

@@ -11,7 +11,7 @@ oslo.messaging has no interface for flow control, so this one is the driver's ow
     control = flow.control(server)
     control.pause()          # the bus keeps the messages, or gives them to other servers
     control.resume()
-    control.set_credit(10)   # at most 10 unsettled messages are here, for each address
+    control.set_credit(10)   # hold at most 10 unsettled messages from each address
 
 Any thread except those of the driver.
 """
@@ -22,12 +22,12 @@ from amqp1_driver import compat
 from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.driver.listener import Listener, ListenerAdapter
 
-#: seconds within which the bus has to confirm
+#: seconds within which the bus has to answer a request
 TIMEOUT = 5.0
 
 
 class FlowControl:
-    """The flow control of one server or listener, which may have several such objects.
+    """The flow control of one server or listener; several objects may control the same listener.
 
     :param listener: the listener to control
     :param least: smallest credit; with less, the listener's batches would never fill
@@ -40,8 +40,8 @@ class FlowControl:
     def pause(self, timeout: float = TIMEOUT) -> bool:
         """Stop the flow of messages until :meth:`resume`, also across reconnections.
 
-        Messages on their way still come before this returns. Only RabbitMQ can say whether there
-        are any; any other bus uses up the credit that it has before it stops.
+        Messages that are on their way still arrive before this method returns. Only RabbitMQ can
+        confirm that there are none; any other bus may use up its credit before it stops.
 
         :param timeout: seconds
         :returns: True if the bus has confirmed that no more messages will come; False if it has
@@ -58,7 +58,7 @@ class FlowControl:
         self._listener.control(Subscription.resume, timeout)
 
     def set_credit(self, credit: int, timeout: float = TIMEOUT) -> int:
-        """Set how many unsettled messages may be here, for each address of the listener.
+        """Set how many unsettled messages the listener may hold for each of its addresses.
 
         The change takes effect at once, also downwards. Listeners on the same bus compete for
         messages: a listener with more credit gets more of them.

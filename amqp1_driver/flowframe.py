@@ -39,8 +39,8 @@ MAX_ECHO_PREFIX = _HEADER + _DESCRIPTOR + 9 + _DRAIN * 5 + 2 * 2
 def echoes(data: bytes, seen: int = 0) -> Iterator[bool]:
     """Find the Flow frames that ask for an echo; yield for each whether it is about a link.
 
-    A place counts as a frame if descriptor, list and header agree on its size. The data may end
-    behind the frame's ``echo``.
+    A place counts as a frame if descriptor, list and header agree on its size. The data need
+    not contain the rest of a frame behind its ``echo``.
 
     :param seen: length of the part of ``data`` that was searched before; a frame whose ``echo``
         lies in that part does not count again
@@ -52,7 +52,7 @@ def echoes(data: bytes, seen: int = 0) -> Iterator[bool]:
 
 
 class EchoRequests:
-    """A search for Flow frames that ask for an echo, in a stream that comes in any pieces."""
+    """A search for Flow frames that ask for an echo, in a stream that comes in pieces."""
 
     __slots__ = ("_rest",)
 
@@ -76,7 +76,7 @@ class EchoRequests:
 def handles(data: bytes, *, sender: bool) -> dict[bytes, int | None]:
     """Find the handles that Attach frames assign to links.
 
-    :param sender: role of the end that attaches: whether it is the sender
+    :param sender: whether to find the frames of senders (True) or those of receivers (False)
     :returns: handles by link name; None for a name that several frames have
     """
     roles = (_FALSE, b"\x56\x00") if sender else (_TRUE, _BOOLEAN_TRUE)
@@ -102,7 +102,9 @@ def drain_to_echo(frames: bytes) -> bytes:
 
 
 def drain_to_state(frames: bytes) -> bytes:
-    """Change the last Flow that has ``drain`` set: leave only the state of the link.
+    """Change the last Flow that has ``drain`` set: remove ``drain`` and ``echo``.
+
+    The frame then only reports the state of the link.
 
     :param frames: whole frames
     :returns: the frames with that change
@@ -132,7 +134,7 @@ def add_link_state(
 
 
 def _places(data: bytes, descriptor: bytes, most: int) -> Iterator[int]:
-    """Find the first ``most`` places of a descriptor: a message may be full of such bytes."""
+    """Find the first ``most`` places of a descriptor; a message may be full of such bytes."""
     at = -1
     for _ in range(most):
         at = data.find(descriptor, at + 1)
@@ -178,7 +180,7 @@ def _fields(data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
     :param at: offset of the performative's descriptor
     :param most: most fields to read
     :returns: the fields, and the offset of their end; no fields if header and list disagree about
-        the size, so that there is no frame
+        the size, because then there is no frame at this place
     """
     begin = at - _HEADER
     width = _LISTS.get(data[at + _DESCRIPTOR], 0) if len(data) > at + _DESCRIPTOR else 0

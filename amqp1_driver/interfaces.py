@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Interfaces that the sans-I/O folders ask of the world: clock, timers and tokens.
+"""Interfaces to the outside that the sans-I/O folders need: clock, timers and tokens.
 
-Only Protocols; it imports nothing but what is at the bottom. All methods are for the I/O thread.
+The module has only Protocols, and imports only from policy and telemetry. All methods are for the
+I/O thread.
 """
 
 import random
@@ -25,8 +26,8 @@ class Scheduler(Protocol):
     """The clock and the timers of the loop, and a source of jitter.
 
     :ivar rng: random numbers, for jitter
-    :ivar observer: gets the events of links and messages; None: nobody observes. It is set before
-        the first link is made
+    :ivar observer: gets the events of links and messages; None: there is no observer. The value
+        does not change once there is a link
     """
 
     rng: random.Random

@@ -19,7 +19,7 @@ _SECRET_NAME = re.compile(
 )
 _PASSWORD = re.compile("pass|pwd|secret", re.IGNORECASE)
 _OPTION = re.compile(r"[A-Za-z][\w.:-]*", re.ASCII)
-#: A value that is safe to show: it holds no credentials, and no beginning of another option.
+#: Matches values that are safe to show: without credentials, and without a further option.
 _VALUE = re.compile(r"[\w.,:/+*%-]*", re.ASCII)
 
 _CHARACTERS = r"[\w.~!$'()*+;=%-]"
@@ -33,7 +33,7 @@ _URL = re.compile(
     r"(?P<hosts>[^/?#\s]*)(?P<path>/[\w.~$%-]*)?(?:\?(?P<query>.*))?",
     re.ASCII | re.DOTALL,
 )
-#: "amqp:?NAME=VALUE", the bus of a benchmark
+#: "amqp:?NAME=VALUE": no host, because a benchmark starts the bus
 _NO_HOST = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*:)(?:\?(?P<query>.*))?", re.ASCII | re.DOTALL)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.ASCII)
 
@@ -46,8 +46,8 @@ def masked(url: str) -> str:
 
     All hosts stay, with their users; passwords and the values of options that may be secret
     become ``***``. If the text is no proper URL, everything behind its scheme becomes ``***``,
-    since any part of it may be a password. One reason is a password with a character that should
-    have been percent-encoded.
+    since any part of it may be a password. For example, a password may contain a character that
+    should have been percent-encoded.
     """
     for prefix in ("proton:",):
         if url.startswith(prefix):
@@ -82,7 +82,8 @@ def scrubbed(text: str, url: str) -> str:
 def given(text: str) -> str:
     """Return the value that an argument names: ``env:NAME``, ``file:PATH``, or the text itself.
 
-    Other users of the machine can read command lines. Line ends at the end of a file do not count.
+    The first two forms keep a secret out of the command line, which other users of the machine can
+    read. Line ends at the end of the file are no part of the value.
 
     :raises ValueError: the variable is not set, or the file cannot be read
     """

@@ -28,15 +28,15 @@ class Service(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Destination:
-    """A place that messages go to or come from, independent of the bus. Key of the link cache.
+    """A place that messages go to or come from, independent of the bus. Key of the node cache.
 
     The constructor normalises the fields, so that destinations with the same meaning are equal:
     a notification or node has neither server nor fanout.
 
     :param exchange: None or empty for the default exchange.
-    :param topic: for notifications with the priority, ``notifications.info``.
+    :param topic: for notifications it includes the priority: ``notifications.info``.
     :param server: one server of the topic; None for any one of them.
-    :param fanout: all servers of the topic; ``server`` becomes None.
+    :param fanout: all servers of the topic; the constructor then sets ``server`` to None.
     """
 
     service: Service
@@ -73,7 +73,7 @@ class Queue:
     """A queue that must exist.
 
     :param arguments: optional arguments, by the names that the bus uses.
-    :param temporary: the last reader deletes the queue when it closes in order; on Broker-J only.
+    :param temporary: Broker-J only: the last reader, on closing in order, deletes the queue.
     """
 
     name: str
@@ -127,7 +127,7 @@ Declaration: TypeAlias = Queue | Exchange | Binding | Entity
 class Node:
     """An address on the bus, and the declarations that must precede its use.
 
-    :param declare: in the order in which the driver must declare them.
+    :param declare: the declarations, in the order in which the driver must make them.
     :param capability: capability of the terminus (``queue``, ``topic``), which asks the bus for
         this kind of node; empty: none.
     :param properties: properties of a link that reads the node.
@@ -217,7 +217,7 @@ class Addresser(Protocol):
         fanout node, in that order. Notifications: one node.
 
         :param pool: name of a pool of notification listeners; each pool gets every message.
-        :param unique: distinguishes this listener from all others on the bus.
+        :param unique: text that distinguishes this listener from all others on the bus.
         :raises UnsupportedFeature: the bus has no pools.
         """
         ...

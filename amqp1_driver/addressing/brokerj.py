@@ -12,19 +12,20 @@ notifications     ``openstack:notify:EX:TOPIC``            key of that name
 ... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
 ================  =======================================  ======================================
 
-The address of a queue is its name. Keys are routing keys of the exchange ``amq.direct``, which
-always exists: ``amq.direct/KEY``. The broker accepts and drops a message to a key without queues.
-A notifier therefore declares the queue for listeners that come later.
+``U`` distinguishes the listener from all others. The address of a queue is its name. Keys are
+routing keys of the exchange ``amq.direct``, which always exists: ``amq.direct/KEY``. The broker
+accepts and drops a message to a key without queues. A notifier therefore declares the queue for
+listeners that come later.
 A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
 The addresser percent-encodes colons, slashes, backslashes and percent signs inside names.
 Different destinations never share a queue.
 
-Broker-J has no queues that expire when they are unused: it deletes a queue with its last reader,
-or never.
+Broker-J has no queues that expire when they are unused: it deletes a queue when the last reader of
+the queue closes, or never.
 
-- The queue of one server disappears with its last reader, because then no server is there.
+- The queue of one server disappears with its last reader, because the server is gone then.
 - The queue for any server stays if casts are durable, because a cast may wait in it. With the
-  option ``delete_unused_queues`` its last reader deletes it on closing in order, if it is empty.
+  option ``delete_unused_queues`` the last reader, on closing in order, deletes an empty queue.
 - The queues of notifications stay.
 """
 
@@ -62,7 +63,7 @@ class BrokerJAddresser:
         if dest.fanout:
             return Node(f"{EXCHANGE}/{self._rpc_name('multicast', dest)}")
         if dest.server:
-            # The sender does not declare this queue: without it the server is not there.
+            # The sender does not declare this queue: if the queue is missing, so is the server.
             return Node(self._unicast_queue(dest, dest.server).name)
         queue = self._anycast_queue(dest)
         return Node(queue.name, (queue,))
@@ -90,7 +91,7 @@ class BrokerJAddresser:
         return _queue(self._rpc_name("unicast", dest, server), auto_delete=True)
 
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
-        """Return the exclusive queue of this listener, which its connection deletes."""
+        """Return the node of the listener's exclusive queue, which ends with the connection."""
         name = self._rpc_name("multicast", dest, unique)
         queue = Queue(name, durable=False, exclusive=True, auto_delete=False, temporary=True)
         return Node(name, (queue, Binding(EXCHANGE, name, self._rpc_name("multicast", dest))))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The properties of a connection that a thread needs to encode messages for it; for any thread.
+"""The properties of a connection that a thread needs to encode messages. For any thread.
 
 The I/O thread makes one :class:`BusContext` each time the connection becomes ready, and publishes
 it by one assignment. Nothing but the caches of a context changes afterwards. The driver encodes a
@@ -80,8 +80,8 @@ class BusContext:
             if len(templates) >= CACHE_LIMIT:
                 templates.clear()
             address = self.node(destination).address
-            # a call's request is worthless once its caller is gone, and a fanout's queues
-            # disappear with their servers
+            # Calls and fanouts are not durable: a request is worthless once its caller is gone,
+            # and the queues of a fanout disappear with their servers.
             kind = "rpc-cast" if destination.service is Service.RPC else "notify"
             durable = (
                 self.profile.durable

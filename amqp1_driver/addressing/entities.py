@@ -14,8 +14,8 @@ from amqp1_driver.addressing.base import Destination, Entity, Node, Service
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser
 
 #: ISO 8601 durations. _LOCK: how long a message stays locked for its receiver; a service that
-#: starts on a message later than this gets it again. _REPLY_LIFE: time to live of replies, which
-#: are useless after the caller's time-out.
+#: starts to process a message later gets the message again. _REPLY_LIFE: time to live of
+#: replies, which are useless after the caller's time-out.
 _LOCK, _REPLY_LIFE = "PT1M", "PT10M"
 
 

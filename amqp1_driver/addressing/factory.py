@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The addresser of a profile, and the nodes that need none: of replies, and of raw addresses.
+"""Functions that make the addresser of a profile, and the nodes of replies and raw addresses.
 
 Pure, for any thread.
 """
@@ -44,7 +44,7 @@ def reply_source(
 ) -> tuple[Node | None, str | None]:
     """Return the node to read replies from, and the session in it.
 
-    :param unique: identifies the process and fork.
+    :param unique: text that identifies the process and fork.
     :param generation: number of this connection within the process.
     :returns: the node, None if the bus assigns it; the session, None if the node has none.
     """

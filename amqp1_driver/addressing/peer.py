@@ -72,7 +72,8 @@ def profile_for(peer: Peer, mode: str = "dynamic") -> BusProfile:
     forced = forced_profile(mode)
     if forced is not None:
         return forced
-    # An unknown bus: do as the driver inside of oslo.messaging does, which may share the bus.
+    # An unknown bus: treat it as the driver that was part of oslo.messaging does, because
+    # processes with that driver may share the bus.
     profile = _known(peer) or BusProfile(name=str(peer), addressing="routable", durable=True)
     if ANONYMOUS_RELAY not in peer.capabilities:
         profile = dataclasses.replace(profile, relay=Relay.NOTHING)

@@ -3,9 +3,9 @@
 """The profiles of buses: how each bus behaves, and how the driver treats it.  Pure, for any thread.
 
 A profile consists of small strategies.  A link or a connection takes its strategy from the profile
-when it is made.  A bus has one paragraph below, which says all that is done because of it, except
-the syntax of its addresses (the addresser of that name in this folder) and its requests for queues
-(the module of that name in ``provisioning``).
+when it is made.  Each bus has one paragraph below.  It holds all that the driver does because of
+that bus, except the syntax of addresses (the addresser of that name in this folder) and the
+requests for queues (the module of that name in ``provisioning``).
 
 The profiles come from observation of running buses (RabbitMQ 4.0 and 4.3, qpidd 1.40, qpid-dispatch
 1.19, skupper-router 3.4, Artemis 2.40, Broker-J 9.2).
@@ -70,12 +70,12 @@ class ReplyKind(enum.Enum):
 
 
 class Provision(enum.Enum):
-    """What the driver does before it opens links to a node.
+    """The work of the driver before it opens links to a node.
 
     NOTHING: the bus makes nodes itself. RABBITMQ, QPID: the driver declares queues and exchanges by
     the management of the bus over AMQP. ATTACHING: the bus creates the queue that a link asks for.
-    TOKENS: the driver puts a token, unless SASL has authenticated it. There no client can declare
-    anything: a missing node is an error, and not a node that may still appear.
+    TOKENS: the driver puts a token, unless SASL has authenticated it. On such a bus no client can
+    declare anything, so a missing node is an error: the driver does not wait for it to appear.
     """
 
     NOTHING = "nothing"
@@ -87,9 +87,9 @@ class Provision(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Who gives a message its outcome: the bus, which stores it, or behind a router the receiver.
+    """The source of a message's outcome: a broker that stores it, or the receiver behind a router.
 
-    :param by_receiver: a router: it grants credit only while there is a receiver
+    :param by_receiver: the bus is a router, which grants credit only while there is a receiver
     :param propagation_seconds: seconds until all routers of a mesh know of a new receiver
     """
 
@@ -100,18 +100,18 @@ class Settlement:
     def late_reply(self) -> Outcome:
         """Return the outcome for a reply whose caller has gone.
 
-        A broker has told the server that it took the reply, and would keep it, defer it or deliver
-        it again. Behind a router the server hears of it.
+        A broker has accepted the reply from the server. Given any other outcome, it would
+        keep the reply, defer it or deliver it again. A router passes the outcome to the server.
         """
         return Outcome.UNDELIVERABLE if self.by_receiver else Outcome.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePolicy:
-    """What a sender does with a message that comes back RELEASED.
+    """The treatment of a sent message whose outcome is RELEASED.
 
-    :param may_resend: it may send the message again, as the option ``resend_released`` says
-    :param calls_wait: a call waits for its reply until its deadline
+    :param may_resend: the sender may send it again if the option ``resend_released`` allows that
+    :param calls_wait: a call goes on waiting for its reply until its deadline, and does not fail
     """
 
     may_resend: bool
@@ -160,7 +160,7 @@ class SessionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusProfile:
-    """The behaviour of a bus, and how to treat it.
+    """The behaviour of a bus, and how the driver treats it.
 
     :param name: name of the bus, for logs and errors
     :param addressing: syntax of addresses: ``legacy``, ``routable``, ``rabbitmq``, ``artemis``,
@@ -172,7 +172,7 @@ class BusProfile:
     :param window_per_frame: the bus checks the window of our session before each frame, not only
         before each message
     :param vhost_prefix: prefix of the virtual host's name in the Open frame
-    :param subprotocol: name of AMQP in the request for a WebSocket
+    :param subprotocol: WebSocket subprotocol that the driver asks for
     """
 
     name: str
@@ -203,7 +203,7 @@ class BusProfile:
 def _router(name: str, *, propagation_seconds: float) -> BusProfile:
     """Return the profile of a router.
 
-    Each address gets a link of its own: by its credit a router shows whether a receiver is there.
+    Each address gets a link of its own: the credit of that link shows whether a receiver is there.
     """
     return BusProfile(
         name=name,
@@ -215,19 +215,19 @@ def _router(name: str, *, propagation_seconds: float) -> BusProfile:
 def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
     """Return the profile of RabbitMQ, which differs by version.
 
-    :param reply: direct reply-to came with 4.2, temporary queues with 4.1
+    :param reply: kind of reply address: RabbitMQ has VOLATILE since 4.2, TEMPORARY since 4.1
     :param session_per_receiver: up to 4.2 RabbitMQ ends the session of a link that it refuses
     """
     return BusProfile(
         name="RabbitMQ",
         addressing="rabbitmq",
-        # It releases a message to a queue that does not exist. It would refuse a link to that
-        # queue, and up to 4.2 it would end the link's session too.
+        # RabbitMQ releases a message to a queue that does not exist. It would refuse a link to
+        # that queue, and up to 4.2 it would end the link's session too.
         relay=Relay.EVERYTHING,
         reply=reply,
         provision=Provision.RABBITMQ,
-        # It also releases messages that were in a queue, or with its reader, when somebody deletes
-        # the queue.
+        # RabbitMQ also releases messages that were in a queue, or with its reader, when somebody
+        # deletes the queue.
         releases=POSSIBLY_READ,
         receiving=ReceivePolicy(answers_echo=True),
         sessions=SessionPlan(per_receiver=session_per_receiver, limit=64),
@@ -237,7 +237,7 @@ def _rabbitmq(reply: ReplyKind, *, session_per_receiver: bool) -> BusProfile:
     )
 
 
-# Service Bus does not announce a product in its Open frame, and needs TLS and tokens before it.
+# Service Bus announces no product in its Open frame, and needs TLS and tokens before that frame.
 SERVICE_BUS = BusProfile(
     name="Azure Service Bus",
     addressing="servicebus",
@@ -245,7 +245,7 @@ SERVICE_BUS = BusProfile(
     reply=ReplyKind.SESSION,
     provision=Provision.TOKENS,
     receiving=ReceivePolicy(
-        # It redelivers a message without end unless the receiver marks it as failed.
+        # Service Bus redelivers a message without end unless the receiver marks it as failed.
         returned=Outcome.MODIFIED,
         locks=True,
         # The clocks of hosts are right here, because tokens depend on them.
@@ -256,7 +256,7 @@ SERVICE_BUS = BusProfile(
     subprotocol="AMQPWSB10",
 )
 
-# It computes the credit of an anonymous link from the address that was used last, so that each
+# Artemis computes the credit of an anonymous link from the address that was used last, so that each
 # address needs a link of its own.
 _ARTEMIS = BusProfile(
     name="ActiveMQ Artemis",
@@ -277,7 +277,7 @@ _BROKERJ = BusProfile(
     window_per_frame=False,
 )
 
-# It accepts and drops a message that goes to an unknown node by the anonymous terminus. That is
+# qpidd accepts and drops a message that goes to an unknown node by the anonymous terminus. That is
 # right for replies whose caller has gone, and wrong for everything else.
 _QPIDD = BusProfile(name="qpidd", durable=True)
 

@@ -9,12 +9,14 @@ from amqp1_driver.options import Settings
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """Options for the queues of one purpose. Durations are milliseconds; 0 means none.
+    """Options for the queues of one purpose.
+
+    Durations are milliseconds; a duration or limit of 0 means none, except where noted.
 
     :param kind: ``classic``, ``quorum`` or ``stream``
-    :param replicas: of quorum queues and streams; 0: the default of the broker
-    :param delivery_limit: of quorum queues; 0: the default of the broker
-    :param temporary: on Broker-J, the last reader deletes the queue of a topic when it closes
+    :param replicas: replicas of a quorum queue or stream; 0: the default of the broker
+    :param delivery_limit: delivery limit of a quorum queue; 0: the default of the broker
+    :param temporary: Broker-J only: the last reader, on closing in order, deletes the queue
     """
 
     kind: str = "classic"

@@ -12,8 +12,9 @@ notifications     ``openstack:notify:EX:TOPIC``            its name, as a key
 ... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
 ================  =======================================  =====================================
 
-Keys are routing keys of an exchange that every virtual host has (``amq.direct``). An exchange of
-our own would outlive all its users. RabbitMQ releases a message whose key has no queue (RELEASED).
+``U`` distinguishes the listener from all others. Keys are routing keys of an exchange that every
+virtual host has (``amq.direct``): an exchange of our own would outlive all its users. RabbitMQ
+releases a message whose key has no queue (outcome RELEASED).
 
 A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
 The addresser percent-encodes colons and percent signs inside a name. Different destinations never
@@ -21,8 +22,9 @@ share a queue.
 
 Queues outlive connections and servers, and expire when unused. The queue for notifications
 without a pool does not expire by default: it keeps notifications for listeners that come later.
-The driver never deletes a queue that others send to. RabbitMQ cannot delete a queue on condition
-that it is unused or empty, and messages in the queue or with its reader would then be in doubt.
+The driver never deletes a queue that others send to. RabbitMQ has no command that deletes a queue
+on condition that it is unused or empty, so messages in the queue or with its reader would be in
+doubt.
 """
 
 import dataclasses
@@ -55,7 +57,7 @@ class RabbitmqAddresser:
             # Each server has its own fanout queue; without any queue there is no server.
             return Node(self._keyed(self._rpc_name("multicast", dest)))
         if dest.server:
-            # The sender does not declare this queue: without it the server is not there, and
+            # The sender does not declare this queue. If the queue is missing, so is the server, and
             # RabbitMQ releases the message instead of keeping it for a server that has gone.
             return Node(_queue_address(self._unicast_queue(dest, dest.server).name))
         queue = self._anycast_queue(dest)
@@ -95,7 +97,7 @@ class RabbitmqAddresser:
         return _queue(self._rpc_name("unicast", dest, server), self.config.rabbitmq.rpc)
 
     def _fanout_source(self, dest: Destination, unique: str) -> Node:
-        """Return the exclusive queue of this listener, deleted with its link or connection."""
+        """Return the node of an exclusive queue, which ends with its link or its connection."""
         queue = _exclusive(self._rpc_name("multicast", dest, unique), auto_delete=True)
         key = self._rpc_name("multicast", dest)
         binding = Binding(self.config.rabbitmq.exchange, queue.name, key)
@@ -151,9 +153,11 @@ def _queue_address(name: str) -> str:
 
 
 def reply_node(unique: str) -> Node:
-    """Return an exclusive queue for replies, for a broker that cannot create one itself (4.0).
+    """Return the node of an exclusive queue for replies, for RabbitMQ 4.0.
 
-    :param unique: identifies the process and fork
+    Later releases create a node for replies themselves.
+
+    :param unique: text that identifies the process and fork
     """
     queue = _exclusive(f"openstack:reply:{_escape(unique)}")
     return Node(_queue_address(queue.name), (queue,))

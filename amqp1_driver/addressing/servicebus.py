@@ -13,9 +13,9 @@ replies           queue ``openstack--reply``, with sessions      session of the 
 notifications     topic ``openstack--notify--EX--TOPIC``         subscription ``default``, or POOL
 ================  =============================================  ================================
 
-A client cannot create entities over AMQP, so all entities must exist before (``amqp1 entities``
-prints them). None of them belongs to one process: replies to all processes are in one queue, in
-*sessions*. One receiver alone reads each session.
+A client cannot create entities over AMQP, so all entities must exist before the driver uses them
+(``amqp1 entities`` prints them). None of them belongs to one process: replies to all processes are
+in one queue, in *sessions*. One receiver alone reads each session.
 
 A virtual host that must be part of the address goes in front, after ``openstack--vhost``. Service
 Bus allows letters, digits, ``.``, ``-`` and ``_`` in names and ignores case. The addresser writes
@@ -67,7 +67,7 @@ class ServiceBusAddresser:
     def reply(self, unique: str) -> tuple[Node, str]:
         """Return the node for replies to a process, and the session that holds them.
 
-        :param unique: identifies the process and fork
+        :param unique: text that identifies the process and fork
         """
         return _node(Entity("queue", self._name("reply"), sessions=True)), unique
 
@@ -95,25 +95,25 @@ def _node(entity: Entity, subscription: str | None = None, more: str | None = No
 
 
 def join_reply(entity: str, session: str) -> str:
-    """Return the reply address that a caller gives."""
+    """Return the reply address for a session of an entity, as requests carry it."""
     return f"{entity}{SESSION}{session}"
 
 
 def split_reply(address: str) -> tuple[str, str | None]:
-    """Return entity and session of a reply address; the session is None if it has none."""
+    """Return entity and session of a reply address; the session is None if the address has none."""
     entity, _, session = address.partition(SESSION)
     return entity, session or None
 
 
 def escape(name: str) -> str:
-    """Encode a name as a part of an entity's name; reversible, so that no two names collide."""
+    """Encode a name as a part of an entity's name, reversibly, so that no two names collide."""
     pieces = [
         c if c in _PLAIN else "".join(f"__{byte:02x}" for byte in c.encode("utf-8")) for c in name
     ]
     out = []
     for at, piece in enumerate(pieces):
         after = pieces[at + 1][0] if at + 1 < len(pieces) else ""
-        # Never two dashes in a row, a dash at an end, or an underscore before another.
+        # Encode dashes and underscores that would read as separator or escape, and dots at an end.
         ends = at in (0, len(pieces) - 1)
         if (piece == "-" and (ends or after == "-")) or (piece == "_" and after in ("_", "")):
             piece = f"__{ord(piece):02x}"
@@ -124,7 +124,7 @@ def escape(name: str) -> str:
 
 
 def _short(name: str, limit: int) -> str:
-    """Shorten a name to the limit; the result begins with a letter or digit, as it must."""
+    """Shorten a name to the limit; the result begins with a letter or digit, as the bus demands."""
     if len(name) <= limit and name[:1].isalnum():
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]

@@ -12,7 +12,7 @@ from amqp1_driver.bench.workers.ledger import FAILED, OK, unpack
 
 
 class Account(NamedTuple):
-    """Counts of messages; in a fanout, each server counts for itself.
+    """Counts of messages; in a fanout, the copy for each server counts as a message.
 
     :param lost: messages that the client sent successfully and no server received
     :param duplicated: copies beyond the first
@@ -29,7 +29,7 @@ def account(states: Mapping[str, str], marks: Sequence[Mapping[str, str]], fanou
 
     :param states: for each sender, the packed states of its messages
     :param marks: for each server and each sender, the packed counts of received copies
-    :param fanout: True: each server gets each message; False: one of them does
+    :param fanout: True: every server gets every message; False: one server gets it
     """
     total = Account(0, 0, 0)
     for sender, packed in states.items():

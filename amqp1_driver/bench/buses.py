@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Buses that a benchmark starts, and what the process of a bus uses. Any thread."""
+"""Buses that a benchmark starts, and the resources that the process of a bus uses. Any thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSTALL_SECONDS, _START_SECONDS, _STOP_SECONDS = 600.0, 90.0, 60.0
 class Bus(NamedTuple):
     """A running bus.
 
-    :param name: with the version, where that is known
+    :param name: name of the bus, with the version where that is known
     :param address: [USER:PASSWORD@]HOST:PORT
     :param kill: ends the bus as a crash would; None: the benchmark did not start this bus
     :param revive: starts the bus again on the same port; None as for ``kill``
@@ -137,7 +137,9 @@ def serving(url: str) -> int | None:
 
 
 def used(pid: int | None) -> Usage | None:
-    """Return the resources that a process has used so far, processor time in steps of 10 ms.
+    """Return the resources that a process has used so far.
+
+    The resolution of the processor time is 10 ms.
 
     :returns: None if the process is unknown, has ended, or belongs to another user
     """

@@ -19,7 +19,7 @@ from typing import IO, Any
 from amqp1_driver.masking import scrubbed
 
 WORKERS = Path(__file__).parent / "workers"
-#: seconds after the order to end, in which all workers may end before the crew kills them
+#: seconds that workers have for ending after the order "end"; then the crew kills them
 END_SECONDS = 3.0
 _TICK = 0.1
 
@@ -29,9 +29,9 @@ class Trouble(Exception):
 
 
 class Worker:
-    """A worker process. The thread of its crew.
+    """A worker process. Used on the thread of its crew.
 
-    :param name: in error messages
+    :param name: name of the worker in error messages
     :param python: path of the interpreter
     :param order: the first order, which gives the process its role; see ``workers.main``
     """

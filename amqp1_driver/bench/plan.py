@@ -22,7 +22,7 @@ RABBITMQ = {"rabbitmq-4.0": "trixie", "rabbitmq-4.3": "sid"}
 BUSES = ("router", "broker", *RABBITMQ)
 OPERATIONS = ("call", "cast", "fanout", "notify")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m|ki|mi|kib|mib)?b?", re.IGNORECASE)
-#: a text that cannot hold a password, because it is neither a URL nor a variable nor a file
+#: a text that cannot hold a password, because it is neither a URL nor env:NAME nor file:PATH
 _WORD = re.compile(r"[\w-]{1,32}")
 _LABEL = re.compile(r"([A-Za-z][\w. -]*)=(?=[a-z0-9+]+:)")
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -39,7 +39,7 @@ class Entry:
     :param python: path of the interpreter of its workers
     :param kind: module of ``workers``: messaging, floor, tcp or raw; amqp091: a plain client of
         AMQP 0.9.1, for ``bench-flow`` only
-    :param options: of oslo.config, each "group.name=value"
+    :param options: options of oslo.config, each "group.name=value"
     """
 
     label: str

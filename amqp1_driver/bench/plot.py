@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plots of a benchmark's document; they need matplotlib. Main thread.
+"""Plots of the results in a benchmark's document; they need matplotlib. Main thread.
 
 If the benchmark measured each scenario with several numbers of threads, the plots have one line for
 each driver over that number. Otherwise they have bars.
@@ -46,8 +46,10 @@ def check(path: str) -> None:
 class Panel(NamedTuple):
     """A diagram of figures over the size of a scenario, with a line for each driver.
 
+    The size is the number of threads, or the n of ``scale``.
+
     :param figures: functions of a run; the lines of all but the first are dashed
-    :param scale: of the figures: "linear", from 0, or "log"
+    :param scale: scale of the figures' axis: "linear", from 0, or "log"
     """
 
     title: str
@@ -59,8 +61,8 @@ class Panel(NamedTuple):
 class Chart(NamedTuple):
     """The panels of some scenarios, one below the other.
 
-    :param axis: name of the size of the scenarios
-    :param sizes: the sizes
+    :param axis: name of the scenarios' size, see ``Panel``
+    :param sizes: the size of each scenario
     :param drivers: for each driver its label, and its runs by scenario
     """
 

@@ -18,7 +18,7 @@ class Progress:
 
     :param runs: number of runs
     :param seconds: expected duration of a run
-    :param out: None: standard error
+    :param out: stream to which the bar goes; None: standard error
     """
 
     def __init__(self, runs: int, seconds: float, out: TextIO | None = None) -> None:
@@ -40,7 +40,7 @@ class Progress:
 
     @contextlib.contextmanager
     def running(self, what: str) -> Iterator[None]:
-        """Show a run, which takes as long as the block."""
+        """Show a run on the bar; the run lasts as long as the ``with`` block."""
         self.begin(what)
         yield
         self.end()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: seconds that a run waits for late copies of messages
 _SETTLE = 0.2
-#: nanoseconds between the order to begin and the beginning, so that all clients begin together
+#: nanoseconds from the order to begin until the clients begin, so that all of them begin together
 _LEAD_NS = 20_000_000
 
 
@@ -33,10 +33,10 @@ class Limits:
     """Time limits of a run, all in seconds.
 
     :param warmup: duration of a warm-up, whose messages do not count
-    :param timeout: of a message, and of a worker's answer to an order
-    :param start: until the workers are ready, and then until the first message arrives
-    :param deadline: of the sending in a run without a duration; in ``bench-flow`` of filling or
-        reading a queue
+    :param timeout: limit for a message, and for a worker's answer to an order
+    :param start: limit for the start of the workers, and then for the arrival of the first message
+    :param deadline: limit for the sending in a run without a duration; in ``bench-flow`` the limit
+        for filling or reading a queue
     :param drain: time without progress after which the messages under way count as lost
     """
 
@@ -74,7 +74,8 @@ def measure(
     """Perform a run and return its figures, ready for JSON. Main thread.
 
     :param tick: called repeatedly while the run waits for its workers
-    :param recorder: samples the workers between warm-up and the end of the run; the run closes it
+    :param recorder: recorder that samples the workers between warm-up and the end of the run; this
+        function closes it
     :raises Trouble: the run failed
     """
     with Crew(tick) as crew:
@@ -236,7 +237,7 @@ def summarise(
     """Compute the figures of a run from the reports of its workers. Pure.
 
     :param at: time at which the clients began, monotonic nanoseconds
-    :param fanout: True: each server gets each message; False: one of them does
+    :param fanout: True: every server gets every message; False: one server gets it
     :param bus: resources that the bus used during the run; None: unknown
     :param bus_peak: peak memory of the bus, KiB; None: unknown
     """

@@ -20,7 +20,8 @@ from amqp1_driver.bench.report import fault, scenario_lines
 from amqp1_driver.bench.run import Limits, Place, measure
 from amqp1_driver.bench.summary import ratios, summary
 
-#: version of the document's format; it changes when programs for older ones would misread it
+#: version of the document's format; a change with which older programs would misread a document
+#: increases the version
 SCHEMA = 1
 #: expected seconds of a run beyond its sending: processes start, messages drain
 OVERHEAD = 4.0
@@ -53,7 +54,7 @@ class Runner:
         }
 
     def play(self) -> dict[str, Any]:
-        """Run everything, and print each scenario's table when it is complete.
+        """Run everything, and print each scenario's table when the scenario is complete.
 
         :returns: the document
         """
@@ -70,7 +71,7 @@ class Runner:
         raise NotImplementedError
 
     def attempt(self, title: str, measured: Callable[[], Run]) -> Run:
-        """Perform a run; if it fails, return the reason as its only field."""
+        """Perform a run, and return its figures; if it fails, return only the field ``trouble``."""
         with self.progress.running(title):
             try:
                 return measured()
@@ -110,7 +111,8 @@ class Comparison(Runner):
     :param seconds: expected duration of a run
     """
 
-    #: from a scenario its name for the progress bar, from its results the lines about it
+    #: ``name`` returns a scenario's name for the progress bar; ``lines`` returns the lines about a
+    #: scenario's results
     name: Callable[[Any], str] = staticmethod(operator.attrgetter("title"))
     lines: Callable[[dict[str, Any]], Iterable[str]] = staticmethod(scenario_lines)
 
@@ -155,9 +157,9 @@ class Comparison(Runner):
         raise NotImplementedError
 
     def figures(self, scenario: Any, entry: Entry, runs: Runs) -> dict[str, Any]:
-        """Return the runs of a driver, their median, and the ratio to another driver's.
+        """Return the runs of a driver, their median, and the ratio to another driver.
 
-        :param runs: of all drivers, by label
+        :param runs: runs of all drivers, by label
         """
         raise NotImplementedError
 
@@ -165,7 +167,8 @@ class Comparison(Runner):
 class Session(Comparison):
     """A benchmark of operations; the first driver is compared with the others. Main thread.
 
-    :param bus: name of the bus that the benchmark has started, for the document; None: none
+    :param bus: name of the bus that the benchmark has started, for the document; None: it has
+        started no bus
     :param measured: function that performs a run, with the first five parameters of ``measure``
     """
 
@@ -201,7 +204,7 @@ class Session(Comparison):
         return self._measure(entry, scenario, self._place, self._limits, self.progress.tick)
 
     def figures(self, scenario: Scenario, entry: Entry, runs: Runs) -> dict[str, Any]:
-        """Compare with the first driver."""
+        """Return a driver's runs, their median, and the ratio of this driver to the first one."""
         ours, base = runs[entry.label], runs[self._entries[0].label]
         about = [run["about"] for run in ours if "about" in run]
         return {

@@ -81,7 +81,10 @@ def _spread(values: Sequence[float | None]) -> dict[str, float] | None:
 
 
 def latency(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Return percentiles and the maximum of histograms in the form of workers, microseconds."""
+    """Return percentiles and the maximum of latencies, in microseconds.
+
+    :param parts: histograms in the form of ``Histogram.dump``; the function merges them
+    """
     merged = Histogram.merged(parts)
     found = {name: merged.percentile(percent) / 1e3 for name, percent in _PERCENTILES}
     return {**found, "max": merged.max / 1e3}
@@ -90,7 +93,7 @@ def latency(parts: Iterable[dict[str, Any]]) -> dict[str, float]:
 def errors(parts: Iterable[Mapping[str, Sequence[Any]]]) -> dict[str, dict[str, Any]]:
     """Add up errors by kind.
 
-    :param parts: for each kind its number, and the text of the first error
+    :param parts: for each kind the number of errors, and the text of the first one
     """
     found: dict[str, dict[str, Any]] = {}
     for part in parts:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables as text, and what benchmarks write above and below them. Pure."""
+"""Tables as text, and the lines that benchmarks write above and below tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GAP = 2
 
 
 def number(value: float | None) -> str:
-    """Format a value with 2 decimals below 10, 1 below 100, and none from there.
+    """Format a value with 2 decimals below 10, 1 below 100, and none from 100 on.
 
     :returns: "-" for None; an integer has no decimals
     """
@@ -50,7 +50,7 @@ def table(rows: Sequence[Sequence[str]], left: Container[int] = (0,)) -> list[st
 
 
 def list_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format rows as a table of reStructuredText, the first one with the titles."""
+    """Format rows as a table of reStructuredText; the first row has the titles."""
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in rows:
         lines += [
@@ -78,7 +78,7 @@ def heading(scenario: Mapping[str, Any], each: str = "") -> str:
 
 
 def errors(label: str, found: Mapping[str, Mapping[str, Any]], more: str = "") -> Iterator[str]:
-    """Yield a line for each kind of error, with its number and the text of the first one.
+    """Yield a line for each kind of error, with the number of errors and the text of the first.
 
     :param more: description of what followed an error
     """

@@ -36,7 +36,8 @@ class Behaviour(ABC):
     max_frame: int
     #: Maximum message size in bytes, announced at both ends of links.
     max_message_size = LARGEST_MESSAGE
-    #: Size limit in bytes: the bus detaches a producer while it still sends a larger message.
+    #: Size limit in bytes: the bus detaches a producer as soon as a message exceeds the limit, even
+    #: before the rest of that message has arrived.
     largest_message = LARGEST_MESSAGE
     #: SASL mechanisms without a user name, offered besides PLAIN.
     anonymous: tuple[str, ...] = ()
@@ -49,9 +50,9 @@ class Behaviour(ABC):
         self._all_paused = False
 
     def later(self, when: float, function: Callable[[], None]) -> None:
-        """Run a function at a time of ``clock``.
+        """Run a function when ``clock`` reaches ``when``.
 
-        A constructor can pass on this method, but not ``call_at``, which the server sets later.
+        Constructors of subclasses pass on this method, because ``call_at`` is not set until later.
         """
         self.call_at(when, function)
 

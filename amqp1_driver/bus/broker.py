@@ -39,7 +39,8 @@ LOG = logger(__name__)
 
 #: Seconds between log lines about a full queue.
 REMIND = 10.0
-#: Prefix of the addresses of dynamic nodes. An attach or a send never creates such a node.
+#: Prefix of the addresses of dynamic nodes. An attach or a send to such an address never creates
+#: the node.
 _TEMPORARY = "amqp1-bus.temp."
 
 
@@ -67,7 +68,7 @@ class Node:
         return all(not isinstance(k, str) and q.depth == 0 for k, q in self.queues.items())
 
     def adjust(self) -> None:
-        """Update the credit of all producers after a watermark change."""
+        """Update the credit of all producers of this node."""
         for producer in self.producers:
             producer.adjust()
 
@@ -75,8 +76,8 @@ class Node:
 class _Blockade:
     """The log state of a full queue.
 
-    ``since``: time at which it became full; ``times``: how often it became full since the last
-    check.
+    ``since``: time at which the queue became full; ``times``: how often the queue has become full
+    since the last check by ``Broker._remind``.
     """
 
     def __init__(self, since: float) -> None:
@@ -160,8 +161,8 @@ class Broker(Behaviour):
 
         :param address: a queue (ADDRESS, ADDRESS::POOL) or a topic; None: all addresses without
             watermarks of their own
-        :param limits: the new watermarks; None: the address gets the watermarks of all addresses
-            again
+        :param limits: the new watermarks; None: the common watermarks apply to the address again;
+            with ``address`` None: there is no common limit
         """
         if address is None:
             self._limits = limits or Limits()
@@ -244,7 +245,10 @@ class Broker(Behaviour):
             del self._nodes[node.name]
 
     def _delete(self, node: Node) -> None:
-        """Delete a temporary node with its owner; detach the producers with an error."""
+        """Delete a temporary node, because the consumer that owns it has detached.
+
+        The broker detaches the producers of the node with an error.
+        """
         self._nodes.pop(node.name, None)
         for queue in node.queues.values():
             queue.delete()

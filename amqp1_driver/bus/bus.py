@@ -63,20 +63,23 @@ class Bus:
     :param mode: "router", "broker" or "servicebus"
     :param port: TCP port; 0 = any
     :param tls_cert: file with the server certificate
-    :param tls_key: file with the private key; None = in ``tls_cert``
+    :param tls_key: file with the private key; None = ``tls_cert`` also contains the key
     :param tls_ca: file with the CA; clients must then show a certificate
     :param users: name -> password; SASL PLAIN is then required
     :param queue_capacity: high watermark of a queue in messages (broker); 0 = no limit
     :param queue_resume: low watermark of a queue in messages; default three quarters of the
         capacity
     :param queue_capacity_bytes: high watermark of a queue in bytes; 0 = no limit
-    :param queue_resume_bytes: low watermark of a queue in bytes; default three quarters
+    :param queue_resume_bytes: low watermark of a queue in bytes; default three quarters of
+        ``queue_capacity_bytes``
     :param queue_limits: address (ADDRESS, ADDRESS::POOL or a topic's address) -> its own watermarks
-    :param idle_timeout: seconds; the bus advertises half of it
+    :param idle_timeout: idle time-out in seconds that the bus enforces; the bus advertises half of
+        this time
     :param websocket_port: further port for AMQP over WebSocket, 0 = any; with TLS if ``port`` has
         TLS; needs wsproto
-    :param namespace: entities, rules and limits; required for mode "servicebus" and only there
-    :raises ValueError: the settings make no sense
+    :param namespace: entities, rules and limits; required in mode "servicebus", not allowed in the
+        other modes
+    :raises ValueError: a setting is not valid, or two settings contradict each other
     :raises OSError: the port is not available or a certificate file is not readable
     """
 
@@ -125,7 +128,7 @@ class Bus:
         self._trace = trace
         self._container = f"amqp1-bus-{secrets.token_hex(4)}"
         if namespace is not None:
-            # As the real service does: an id and the number of the gateway.
+            # A container-id like that of the real service: an id and the number of the gateway.
             self._container = f"{secrets.token_hex(16)}_G1"
         self._context = None
         if tls_cert:
@@ -186,7 +189,7 @@ class Bus:
         self._finish(lambda server: server.stop(), timeout)
 
     def kill(self, timeout: float = 5.0) -> None:
-        """Reset all sockets, including the listening ones, and end: as if the process had died.
+        """Close the listening sockets, reset all connections and end: as if the process had died.
 
         :param timeout: seconds
         :raises TimeoutError: the thread has not ended in time
@@ -288,7 +291,7 @@ class Bus:
     def wait_until(self, condition: Callable[[Self], bool], timeout: float = 10.0) -> None:
         """Block until ``condition(bus)`` holds.
 
-        The bus thread evaluates the condition after each step. The condition may use
+        The bus thread evaluates the condition after each pass of its loop. The condition may use
         :attr:`counters`, :meth:`peek` and :meth:`peek_connections`.
 
         :param timeout: seconds
@@ -332,10 +335,10 @@ class Bus:
     def limit_queue(self, address: str | None, limits: Limits | None) -> None:
         """Change watermarks while the broker runs, with effect at once; see :class:`Limits`.
 
-        :param address: ADDRESS, ADDRESS::POOL or a topic's; None: all addresses without watermarks
-            of their own
-        :param limits: the new watermarks; None: the address gets the watermarks of all addresses
-            again
+        :param address: ADDRESS, ADDRESS::POOL or the address of a topic; None: all addresses
+            without watermarks of their own
+        :param limits: the new watermarks; None: the common watermarks apply to the address again;
+            with ``address`` None: there is no common limit
         :raises ValueError: the bus is not a broker
         """
         behaviour = self._running().behaviour

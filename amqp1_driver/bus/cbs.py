@@ -20,7 +20,8 @@ from .sas import BadToken, Grant, Resource, check, resource
 from .timers import Schedule
 from .tracking import tracked
 
-#: Azure's guide names the types ``amqp:jwt`` and ``amqp:swt``; its SDK sends ``jwt``.
+#: Types of tokens that the node accepts. Azure's guide names ``amqp:jwt`` and ``amqp:swt``;
+#: Microsoft's SDK sends ``jwt``.
 _TYPES = ("servicebus.windows.net:sastoken", "jwt", "amqp:jwt", "amqp:swt")
 
 

@@ -87,7 +87,7 @@ class SocketConnection:
         self._host = host
         self._tls = TlsServer(context) if context is not None else None
         self._websocket = websocket
-        #: From the top down.
+        #: The optional layers WebSocket and TLS, from the top down.
         self._layers: list[Layer] = [x for x in (websocket, self._tls) if x is not None]
         self._sasl: SaslServer | None = None
         self._out = bytearray()
@@ -194,7 +194,7 @@ class SocketConnection:
             self._tick_alarm.set(deadline)
 
     def _fill(self) -> None:
-        """Move pending output of the layers into the buffer."""
+        """Pass pending output down the layers into the send buffer."""
         data = self._amqp_output()
         for layer in self._layers:
             if data:

@@ -40,11 +40,11 @@ class Echoes:
     def __init__(self) -> None:
         self._questions = EchoRequests()
         self._about_link = self._about_session = False
-        #: Links with a Flow frame since the request.
+        #: Links on which a Flow frame has arrived since the request.
         self._heard: dict[Link, None] = {}
-        #: Links to clients whose handle is not yet known, by name.
+        #: By name: links on which the bus sends and whose handle is not yet known.
         self._unnamed: dict[bytes, Consumer] = {}
-        #: Number of output chunks still to search for their Attach frames.
+        #: Number of output chunks still to search for the Attach frames of these links.
         self._looks = 0
 
     @property
@@ -84,8 +84,8 @@ class Echoes:
     def answer(self, sessions: list[Any], pull: Callable[[], bytes]) -> bytes:
         """Answer the pending requests.
 
-        All links with a Flow frame since the request get an answer. All sessions get an answer if
-        the request was about a session.
+        After a request about a link, each link on which a Flow frame has arrived since then gets an
+        answer. After a request about a session, each session gets an answer.
 
         :param sessions: proton's sessions of the connection
         :param pull: takes all output from proton
@@ -106,7 +106,7 @@ class Echoes:
             else:
                 pn_link_drain(link.impl, 0)  # proton writes a Flow frame
                 answer = drain_to_state(pull())
-                pn_link_flow(link.impl, 0)  # and drains no more
+                pn_link_flow(link.impl, 0)  # proton ends the drain mode
             output += before + answer
         for session in sessions if about_session else ():
             if _open(pn_session_state(session)):

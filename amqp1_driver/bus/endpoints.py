@@ -68,12 +68,16 @@ LOG = logger(__name__)
 
 #: Maximum number of links per connection; the bus refuses further links.
 MAX_LINKS = 10_000
-#: Shortest idle-time-out of a client in milliseconds: proton sends a frame in each half of it.
+#: Shortest idle-time-out that the bus accepts from a client, in milliseconds: proton sends a frame
+#: in each half of this time.
 SHORTEST_IDLE_TIMEOUT_MS = 100
 
 
 class Endpoints:
-    """The links of one connection. ``touch`` is called whenever there may be something to send."""
+    """The links of one connection.
+
+    :param touched: called whenever the connection may have something to send
+    """
 
     def __init__(
         self, behaviour: Behaviour, counters: Counters, touched: Callable[[], None]
@@ -84,8 +88,8 @@ class Endpoints:
         self._links: dict[Any, Link] = {}
         #: Name from SASL PLAIN, if any.
         self.user: str | None = None
-        #: Upper bound of the message bytes in proton: :meth:`weigh` counts them, each send adds to
-        #: them.
+        #: Upper bound of the message bytes that proton holds: :meth:`weigh` sets it, each send
+        #: raises it.
         self.given = 0
         #: The client's flow echo requests.
         self.echoes = Echoes()
@@ -142,7 +146,7 @@ class Endpoints:
         self._give_up(self.links)
 
     def detach(self, link: Link, condition: Condition) -> None:
-        """Detach (closed) one link from this side."""
+        """Detach one link from the bus's side, with the field ``closed`` true."""
         proton_link = link.link
         self._give_up([link])
         proton_link.condition = condition
@@ -293,7 +297,7 @@ class Endpoints:
         size = pn_delivery_pending(handle)
         if not isinstance(link, Producer):
             if pn_delivery_partial(handle):
-                pn_link_recv(impl, size)  # otherwise proton keeps the rest of it
+                pn_link_recv(impl, size)  # otherwise proton stores the whole delivery
             else:
                 pn_delivery_settle(handle)
             return
@@ -335,9 +339,10 @@ class Endpoints:
         self.behaviour.settled(consumer, item, outcome)
 
     def _answer(self, handle: Any, item: Item, outcome: Outcome) -> None:
-        """Send the outcome that counts to a receiver that settles second.
+        """Send the final outcome to a receiver that settles second (rcv-settle-mode, 2.8.3).
 
-        This is the receiver's own outcome without the error in it, unless the behaviour refuses it.
+        The final outcome is the error with which the behaviour refuses the receiver's outcome,
+        otherwise the receiver's outcome without the error in it.
         """
         refusal = self.behaviour.refusal(item)
         if refusal is not None:

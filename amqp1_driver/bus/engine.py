@@ -104,7 +104,7 @@ class Engine:
                 return
             self.process()
             rest = rest[taken:]
-        # a peer that does not read its input gets no answers in addition
+        # a peer that does not read gets no answers: they would add to the unsent bytes
         if echoes.asked and not self._dead and self._endpoints.unsent <= MUCH:
             self._staged += echoes.answer(self._sessions(), self._pull)
             self._touch()
@@ -185,7 +185,7 @@ class Engine:
 
     @property
     def remote_hostname(self) -> str | None:
-        """Return the hostname from the peer's Open: the virtual host that it wants."""
+        """Return the hostname from the peer's Open: the virtual host that the peer wants."""
         name: str | None = self._connection.remote_hostname
         return name
 

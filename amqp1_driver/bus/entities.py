@@ -24,8 +24,8 @@ class Entities:
     ``queues``: path in lower case -> queue, subscription or dead-letter queue. ``topics``: name in
     lower case -> queues of the subscriptions.
 
-    :param clock: the clock of the bus, seconds
-    :param wall: seconds since 1970
+    :param clock: returns the time of the bus's clock in seconds
+    :param wall: returns seconds since 1970
     """
 
     def __init__(

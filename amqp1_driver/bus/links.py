@@ -42,8 +42,8 @@ UNSENT_LIMIT = 16 * 1024 * 1024
 #: Credit window of a producer: messages in flight or without an outcome.
 CREDIT = 250
 
-#: Bytes of an unfinished message that the bus leaves in proton's buffer; proton does not release
-#: that memory.
+#: The bus takes the bytes of an unfinished message out of proton's buffer as soon as there are this
+#: many, because proton does not release the memory of its buffer.
 PIECE = 1 << 20
 
 _NAMES = {
@@ -130,7 +130,7 @@ def read_outcome(handle: Any) -> Outcome | None:
 
 
 class Link:
-    """Base class of both directions.
+    """Base class of :class:`Producer` and :class:`Consumer`.
 
     ``link`` is proton's wrapper, which keeps the C object alive.
     """
@@ -189,9 +189,9 @@ class Producer(Link):
     def adjust(self) -> None:
         """Grant or withdraw credit until it matches what the behaviour allows now.
 
-        The bus grants credit only when less than half is left, so that one Flow frame serves many
-        transfers. The bus withdraws credit only if the behaviour allows none at all, as a queue at
-        its high watermark does.
+        The bus grants credit only when less than half of the allowed credit is left, so that one
+        Flow frame serves many transfers. The bus withdraws credit only if the behaviour allows none
+        at all, e.g. because a queue is at its high watermark.
         """
         if self.closed:
             return
@@ -260,7 +260,7 @@ class Consumer(Link):
     def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
         super().__init__(endpoints, link, address)
         self.presettled = link.remote_snd_settle_mode == PN_SND_SETTLED
-        #: proton's delivery -> delivered item, in the order of sending.
+        #: proton's delivery -> the object that receives the outcome, in the order of sending.
         self.unsettled: dict[Any, Item] = {}
         #: Handle of the link at this end (2.7.3); None until the outgoing Attach frame shows it.
         self.handle: int | None = None

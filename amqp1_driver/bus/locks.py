@@ -97,8 +97,8 @@ class Lock:
 class LockQueue(Queue):
     """A queue with peek-lock. Times are in seconds.
 
-    :param clock: the bus's clock
-    :param wall: seconds since 1970
+    :param clock: returns the time of the bus's clock
+    :param wall: returns seconds since 1970
     :param dead_letters: the dead-letter queue; None = this queue is one itself
     """
 
@@ -188,7 +188,7 @@ class LockQueue(Queue):
     # -- outcomes ------------------------------------------------------------
 
     def unlock(self, lock: Lock, outcome: Outcome) -> None:
-        """Complete, dead-letter, defer or abandon a message; do nothing if the lock is lost."""
+        """Complete, dead-letter, defer or abandon a message by its outcome; ignore a lost lock."""
         if not lock.held:
             return
         self._release(lock)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The loggers of the bus; texts that a peer chose stay on their line. Any thread."""
+"""The loggers of the bus, which escape line breaks in texts from peers. Any thread."""
 
 from __future__ import annotations
 
 import logging
 
-#: Limit of the characters of one text in a log line.
+#: Maximum number of characters of one text in a log line.
 MAX_SHOWN = 1000
 
 
 def printable(text: str) -> str:
-    """Escape new lines, escape characters and all others that are not printable; bound the text."""
+    """Escape line breaks and all other unprintable characters; shorten a text over MAX_SHOWN."""
     shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}... ({len(text)} characters)"
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 class _Printable(logging.Filter):
-    """A filter that changes the string arguments of each record: a peer may have chosen them."""
+    """A filter that escapes the string arguments of each record: a peer may have chosen them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads and edits of message sections: header, annotations and properties (AMQP 1.0 3.2).
+"""Functions that read and edit message sections: header, annotations, properties (AMQP 1.0 3.2).
 
 The bus passes everything else through byte for byte. Pure functions, any thread.
 """
@@ -45,7 +45,7 @@ _TO, _GROUP_ID = 2, 10
 
 
 class Header(NamedTuple):
-    """The header fields that a store needs; ``ttl_ms`` in milliseconds, 0 = no expiry."""
+    """The header fields that the bus reads; ``ttl_ms`` in milliseconds, 0 = no expiry."""
 
     ttl_ms: int
     delivery_count: int
@@ -126,7 +126,7 @@ def _read_property(data: bytes, field: int) -> str | None:
 
 
 def unbatch(data: bytes) -> list[bytes]:
-    """Return the messages in a batch of the service's format 0x80013700, or the message itself.
+    """Return the messages in a batch (Azure's message-format 0x80013700), or the message itself.
 
     Proton does not expose the message-format of a transfer. The function recognises a batch by its
     body: data sections only, each of which is a well-formed message. No other body looks like that.
@@ -149,9 +149,9 @@ def unbatch(data: bytes) -> list[bytes]:
 
 
 def _is_message(data: bytes) -> bool:
-    """Return True for the sections of a message in their order, with a body.
+    """Return whether the bytes are the sections of a message in their order, with a body.
 
-    :raises WireError: possibly, if the bytes are not valid
+    :raises WireError: the bytes are not a sequence of described values
     """
     at = last = 0
     while at < len(data):
@@ -181,7 +181,7 @@ def annotate(data: bytes, notes: dict[str, bytes], properties: dict[str, str]) -
 def check_maps(data: bytes) -> None:
     """Check that the sections changed by :func:`annotate` are maps.
 
-    :raises WireError: one of them is not
+    :raises WireError: one of these sections is not a map
     """
     sections, _ = _before_body(data)
     for code in (MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES):
@@ -214,7 +214,7 @@ def _read_section(section: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _merge(sections: dict[int, bytes], code: int, new: dict[bytes, bytes]) -> None:
-    """Set entries of a section that is a map; keys are equal if their contents are."""
+    """Set entries of a map section; a string key and a symbol key with one text are equal."""
     if not new:
         return
     names = {read_bytes(key) for key in new}

@@ -24,9 +24,9 @@ from .timers import Alarm, Schedule
 class Limits(NamedTuple):
     """Watermarks of a queue, in messages and in bytes.
 
-    A queue is full at one of the capacities. A full queue accepts messages again when it has
-    drained to both resume marks. Capacity 0 = no limit by that measure. ``capacity`` and ``resume``
-    are in messages, ``capacity_bytes`` and ``resume_bytes`` in bytes.
+    A queue is full when it has reached one of its capacities. A full queue accepts messages again
+    when it has drained to both resume marks. Capacity 0 = no limit of that kind. ``capacity`` and
+    ``resume`` are in messages, ``capacity_bytes`` and ``resume_bytes`` in bytes.
     """
 
     capacity: int = 0
@@ -190,7 +190,7 @@ class Queue:
     def room(self) -> int:
         """Return how many messages fit below the high watermark.
 
-        Bytes count only once they have arrived.
+        The limit in bytes takes effect only when the messages have arrived.
         """
         if self.saturated:
             return 0
@@ -209,7 +209,8 @@ class Queue:
     def enqueue(self, entry: Entry, completion: Completion | None) -> None:
         """Store a message.
 
-        :param completion: a saturated queue holds it back; None = presettled
+        :param completion: the outcome of the transfer, which a saturated queue holds back; None =
+            there is no outcome to hold back
         """
         self._orders += 1
         entry.order = self._orders

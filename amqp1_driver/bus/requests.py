@@ -54,7 +54,7 @@ class RequestNode:
             consumer.send(waiting.popleft(), _Forgotten())
 
     def request(self, transfer: Transfer) -> None:
-        """Execute a request, even without a reply link; send the reply if there is one."""
+        """Execute a request and send the reply; without a reply link, discard the reply."""
         request = Message()
         try:
             request.decode(transfer.data)
@@ -78,8 +78,8 @@ class RequestNode:
     def _link_for(self, producer: Producer, reply_to: str | None) -> Consumer | None:
         """Find the reply link for a producer.
 
-        :returns: the link of the same connection whose target is the reply-to address; otherwise
-            the first link of that connection
+        :returns: the reply link on the producer's connection whose target address is ``reply_to``;
+            otherwise the first reply link on that connection, None without any
         """
         links = [c for c in self._waiting if c.endpoints is producer.endpoints]
         for consumer in links:

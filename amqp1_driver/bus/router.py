@@ -33,7 +33,7 @@ from .links import (
 )
 from .messages import read_to
 
-#: Rank of the outcomes of a multicast: the branch with the highest rank decides.
+#: Rank of the consumers' outcomes for a multicast message; the one of highest rank decides.
 _RANK = {PN_MODIFIED: 1, PN_ACCEPTED: 2, PN_REJECTED: 3}
 
 Backlog = deque[tuple[bytes, Item | None]]
@@ -96,7 +96,10 @@ class Subscription:
 
 
 class Fanout:
-    """One unsettled multicast transfer; it gets its outcome when every branch has settled."""
+    """One unsettled multicast transfer with one branch for each consumer.
+
+    The transfer gets its outcome when every branch has settled.
+    """
 
     def __init__(self, transfer: Transfer, branches: int) -> None:
         self._transfer = transfer
@@ -203,7 +206,7 @@ class Router(Behaviour):
         self._forget(subscription.address)
 
     def transferred(self, transfer: Transfer) -> None:
-        """Forward a message to one consumer or to all; without any, settle it as RELEASED."""
+        """Forward a message to one consumer or to all; without consumers, settle it as RELEASED."""
         address: Address | None = transfer.producer.node
         if address is None:
             try:

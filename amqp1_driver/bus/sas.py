@@ -11,9 +11,9 @@ Bus access control with Shared Access Signatures").
 A JSON Web Token is signed with HS256 (RFC 7519, 7518). Microsoft's own tokens, which Entra ID signs
 with its private keys, are not available here.
 
-A Simple Web Token is a form. Its last field is the HMAC-SHA256 of all fields before it (Azure's
-Access Control Service, "SWT token format"). Its fields are ``ExpiresOn``, ``Audience`` and, unless
-the token gives all rights, ``net.windows.servicebus.action``.
+A Simple Web Token is a URL-encoded form. Its last field is the HMAC-SHA256 of all fields before it
+(Azure's Access Control Service, "SWT token format"). The other fields are ``ExpiresOn``,
+``Audience`` and, unless the token gives all rights, ``net.windows.servicebus.action``.
 """
 
 from __future__ import annotations

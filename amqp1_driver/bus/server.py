@@ -120,7 +120,7 @@ class Server:
         return future.result(timeout)
 
     def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Block until ``condition`` holds; the bus thread evaluates it after each step.
+        """Block until ``condition`` holds; the bus thread evaluates it after each pass of its loop.
 
         :param timeout: seconds
         :raises TimeoutError: the condition did not hold in time
@@ -150,11 +150,11 @@ class Server:
         self._timers.at(when, lambda: self._guarded(connection, function))
 
     def touch(self, connection: SocketConnection) -> None:
-        """Process the connection at the end of this step."""
+        """Process the connection at the end of this pass of the loop."""
         self._dirty[connection] = None
 
     def watch(self, connection: SocketConnection, reading: bool, writing: bool) -> None:
-        """Select the socket events of a connection; at least one of them.
+        """Set the socket events of a connection to poll; at least one of the two must be true.
 
         :param reading: call ``on_readable`` when bytes have arrived
         :param writing: call ``on_writable`` when the socket accepts bytes again
@@ -260,8 +260,8 @@ class Server:
     def _guarded(self, connection: SocketConnection | None, function: Callable[[], object]) -> None:
         """Run a function for a connection unless that connection is closed.
 
-        :param connection: reset by an exception of the function; None = the function is for no
-            connection
+        :param connection: the connection to reset after an exception in the function; None = the
+            function is for no connection
         """
         if connection is not None and connection.closed:
             return

@@ -100,7 +100,7 @@ class ServiceBus(Behaviour):
             endpoints.close("amqp:unauthorized-access", tracked(what))
 
     def _check_links(self, endpoints: Endpoints) -> None:
-        """Detach the links that only a token now expired has allowed."""
+        """Detach the links to which the connection has no right after a token has expired."""
         for link in endpoints.links:
             path = _path(link)
             if path != CBS and not endpoints.context.allow(path, _right(link)):

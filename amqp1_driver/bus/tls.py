@@ -49,9 +49,9 @@ class TlsServer:
 
     @property
     def subject(self) -> str | None:
-        """Return the common name of the client's certificate, None without a certificate.
+        """Return the client's name from its certificate, None without a certificate.
 
-        :returns: the whole subject if the certificate has no common name
+        :returns: the common name; the whole subject if the certificate has no common name
         """
         certificate: Any = self._tls.getpeercert() if self._established else None
         if not certificate:

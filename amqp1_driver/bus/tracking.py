@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tracking data in the service's error descriptions, by which its operators find the case."""
+"""Tracking data in error descriptions; operators of Azure Service Bus look errors up by it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def tracked(description: str) -> str:
 
 
 def refused(condition: str, description: str) -> Outcome:
-    """Return REJECTED with an error that also has an info map.
+    """Return REJECTED with an error whose field ``info`` is set, too.
 
-    Microsoft's SDK for Python reads all three fields of an error, whether they are present or not.
+    Microsoft's SDK for Python reads all three fields of an error without checking that they exist.
     """
     outcome = rejected(condition, description)
     outcome.condition.info = {symbol("com.microsoft:tracking-id"): f"{uuid.uuid4()}_G1"}

@@ -72,7 +72,7 @@ class WebSocketServer:
             self._give_up(_UNSUPPORTED, "AMQP needs binary messages")
 
     def _closed(self, event: CloseConnection) -> None:
-        """Handle a close frame, or a violation of RFC 6455 for which wsproto names the code."""
+        """Handle a close frame, or a violation of RFC 6455 with the close code from wsproto."""
         if self._ws.state is ConnectionState.REMOTE_CLOSING:
             self.output += self._ws.send(event.response())
         elif self._ws.state is ConnectionState.OPEN:

@@ -94,8 +94,7 @@ _WHAT: Options = {
     "--bus-pid PID": (
         int,
         None,
-        "process id of the bus (default: that of the local process that listens at the "
-        "URL)",
+        "process id of the bus (default: that of the local process that listens at the URL)",
     ),
     "--option [LABEL:]GROUP.NAME=VALUE": (
         {"action": "append"},
@@ -110,7 +109,11 @@ _WHAT: Options = {
     ),
 }
 _WORK: Options = {
-    "--op": ({"nargs": "+", "choices": plan.OPERATIONS}, ["call"], "operations to measure, a scenario for each (default: call)"),
+    "--op": (
+        {"nargs": "+", "choices": plan.OPERATIONS},
+        ["call"],
+        "operations to measure, a scenario for each (default: call)",
+    ),
     "--threads N,...": (
         several(positive),
         [8],
@@ -142,12 +145,20 @@ _LIMITS: Options = {
     "--seconds S": (seconds, None, "duration of a run (default: 5)"),
     "--warmup S": (seconds, 1.0, "warm-up before a run; its messages do not count"),
     "--timeout S": (seconds, 30.0, "time limit of a message"),
-    "--drain S": (seconds, 3.0, "time without progress after which outstanding messages count as lost"),
+    "--drain S": (
+        seconds,
+        3.0,
+        "time without progress after which outstanding messages count as lost",
+    ),
     "--deadline S": (seconds, 300.0, "time limit for sending the messages of --count"),
 }
 _OUTPUT: Options = {
     **OUTPUT,
-    "--profile DIR": ({}, None, "write a profile of the processor time to this folder, see below; no ratios"),
+    "--profile DIR": (
+        {},
+        None,
+        "write a profile of the processor time to this folder, see below; no ratios",
+    ),
     "--no-perf": ({"action": "store_true"}, None, "with --profile: sample nothing below Python"),
     "--rst FILE": ({}, None, "with --profile: write its tables as reStructuredText too"),
     "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),

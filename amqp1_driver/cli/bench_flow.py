@@ -83,15 +83,13 @@ _OPTIONS: Options = {
     "--compare [LABEL=]URL[@VENV]": (
         {"nargs": "+", "type": checked(plan.entry)},
         None,
-        "drivers to measure; the last one is compared with the others (default: see "
-        "below)",
+        "drivers to measure; the last one is compared with the others (default: see below)",
     ),
     "--bus": (tuple(plan.RABBITMQ), "rabbitmq-4.3", "broker to start (default: rabbitmq-4.3)"),
     "--fsync MS": (
         _milliseconds,
         5.0,
-        "milliseconds by which the command slows each fsync of the broker; 0: not at "
-        "all",
+        "milliseconds by which the command slows each fsync of the broker; 0: not at all",
     ),
     "--option [LABEL:]GROUP.NAME=VALUE": (
         {"action": "append"},
@@ -101,7 +99,11 @@ _OPTIONS: Options = {
     "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
     **OUTPUT,
     "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),
-    "--threads N,...": (several(positive), [8], "threads of each sender; several values: a scenario for each"),
+    "--threads N,...": (
+        several(positive),
+        [8],
+        "threads of each sender; several values: a scenario for each",
+    ),
     "--quorum-threads N": (
         positive,
         0,
@@ -112,11 +114,19 @@ _OPTIONS: Options = {
         [100],
         "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
     ),
-    "--waiting N": (positive, 1_000_000, "messages in the queue from which the RPC server receives"),
+    "--waiting N": (
+        positive,
+        1_000_000,
+        "messages in the queue from which the RPC server receives",
+    ),
     "--prefetch N": (_whole, 200, "prefetch (credit) of the receiver; 0: the driver's default"),
     "--seconds S": (seconds, 5.0, "duration in seconds of each of the three phases of a run"),
     "--warmup S": (seconds, 1.0, "warm-up in seconds before the phases; its messages do not count"),
-    "--timeout S": (seconds, 30.0, "time limit in seconds for an answer of a process or of the broker"),
+    "--timeout S": (
+        seconds,
+        30.0,
+        "time limit in seconds for an answer of a process or of the broker",
+    ),
     "--deadline S": (seconds, 300.0, "time limit in seconds for filling or emptying a queue"),
 }
 

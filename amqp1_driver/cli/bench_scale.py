@@ -79,13 +79,21 @@ _OPTIONS: Options = {
         None,
         f"scenarios to run, of {', '.join(SCENARIOS)} (default: all)",
     ),
-    "--n N,...": (several(positive), None, "values of n, a row for each (default: depends on the scenario)"),
+    "--n N,...": (
+        several(positive),
+        None,
+        "values of n, a row for each (default: depends on the scenario)",
+    ),
     "--bus KIND|URL[@VENV]": (
         checked(_bus),
         ("router", None),
         f"start {_KINDS} for each row, or use the bus at a URL (default: router)",
     ),
-    "--driver SCHEME:[@VENV]": (checked(plan.entry), "amqp:", "driver to measure, on a bus that the command starts"),
+    "--driver SCHEME:[@VENV]": (
+        checked(plan.entry),
+        "amqp:",
+        "driver to measure, on a bus that the command starts",
+    ),
     "--option GROUP.NAME=VALUE": (
         {"action": "append"},
         [],
@@ -93,13 +101,16 @@ _OPTIONS: Options = {
     ),
     "--threads N": (positive, 8, "sending threads"),
     "--passes N": (positive, 3, "messages to each target or listener after the first message"),
-    "--servers-each N": (positive, 1000, "servers in one process, if the scenario has several in a process"),
+    "--servers-each N": (
+        positive,
+        1000,
+        "RPC servers in one process, where there are several processes",
+    ),
     "--clients-each N": (positive, 125, "reconnecting clients in one process"),
     "--how": (
         ("restart", "cut"),
         "restart",
-        "restart: kill the bus and start it again; cut: each process cuts its "
-        "connections",
+        "restart: kill the bus and start it again; cut: each process cuts its connections",
     ),
     "--calls N": (positive, 10000, "calls in a step of the scenario memory"),
     "--steps N": (positive, 10, "steps of the scenario memory"),

@@ -94,9 +94,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="PORT",
         help="also accept AMQP over WebSocket on this port; 0: any free port",
     )
-    add("--mode", choices=MODES, default="router", help="kind of bus to imitate (default: router)")
-    add("--tls-cert", metavar="F", help="PEM file with the server's certificate; the bus then accepts TLS only")
-    add("--tls-key", metavar="F", help="PEM file with the key of the certificate, if --tls-cert does not contain it")
+    add("--mode", choices=MODES, default="router", help="kind of bus (default: router)")
+    add(
+        "--tls-cert",
+        metavar="F",
+        help="PEM file with the server's certificate; the bus then accepts TLS only",
+    )
+    add(
+        "--tls-key",
+        metavar="F",
+        help="PEM file with the key of the certificate, if --tls-cert does not contain it",
+    )
     add("--tls-ca", metavar="F", help="require client certificates signed by this CA")
     add(
         "--user",
@@ -149,8 +157,7 @@ def _add_broker(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="size in bytes at which the producers get credit again (default: 3/4 of the "
-        "capacity)",
+        help="size in bytes at which the producers get credit again (default: 3/4 of the capacity)",
     )
     add(
         "--queue-limits",
@@ -167,7 +174,8 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a queue that exists, as the bus creates no entity on its use; may be repeated",
+        help="a queue that exists; the bus does not create entities when clients use them; "
+        "may be repeated",
     )
     add(
         "--session-queue",
@@ -205,8 +213,7 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=None,
         metavar="S",
-        help="seconds for which the bus locks a delivered message for its receiver "
-        "(default: 60)",
+        help="seconds for which the bus locks a delivered message for its receiver (default: 60)",
     )
     add(
         "--max-delivery-count",
@@ -220,8 +227,7 @@ def _add_namespace(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=None,
         metavar="S",
-        help="seconds after which the bus closes a connection that has no token (default: "
-        "20)",
+        help="seconds after which the bus closes a connection that has no token (default: 20)",
     )
 
 

@@ -20,7 +20,11 @@ Options = Mapping[str, tuple[Any, Any, str]]
 
 OUTPUT: Options = {
     "--json FILE": ({}, None, "write all results to this file; -: standard output"),
-    "--plot FILE": ({}, None, "draw the results to this file (needs matplotlib: amqp1-driver[bench])"),
+    "--plot FILE": (
+        {},
+        None,
+        "draw the results to this file (needs matplotlib: amqp1-driver[bench])",
+    ),
 }
 
 #: packages of the extra "bench" that a measurement cannot do without

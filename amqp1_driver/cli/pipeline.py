@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
         "pipeline",
         help="run Spark jobs on notifications and telemetry (extra: spark)",
         description="Runs Spark jobs on notifications and on the driver's telemetry. They need "
-        "\"pip install amqp1-driver[spark]\" and Java 17.",
+        '"pip install amqp1-driver[spark]" and Java 17.',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     jobs = parser.add_subparsers(dest="job", required=True)

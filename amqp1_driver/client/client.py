@@ -46,17 +46,17 @@ LOG = exceptions.logger(__name__)
 
 #: seconds that an orderly close may take
 CLOSE_TIMEOUT = 5.0
-#: limit of the values of ``retry`` whose :class:`Retry` the client keeps
+#: most values of ``retry`` for which the client keeps a :class:`Retry`
 RETRY_LIMIT = 100
 
 
 class Client:
     """One connection to the bus, which all threads of a process share.
 
-    :param hosts: of the transport URL
-    :param virtual_host: of the transport URL; the option ``pseudo_vhost`` puts it into addresses
-        instead of the Open frame
-    :param default_exchange: of the transport
+    :param hosts: hosts of the transport URL
+    :param virtual_host: virtual host of the transport URL; the option ``pseudo_vhost`` puts it into
+        addresses instead of the Open frame
+    :param default_exchange: exchange of destinations without one
     :param purpose: shown in the bus's list of connections: ``rpc``, ``notifications``, ...
     """
 
@@ -83,7 +83,7 @@ class Client:
         self._retries: dict[int | None, Retry] = {}
         in_addresses = virtual_host if settings.addressing.pseudo_vhost else None
         in_open = None if settings.addressing.pseudo_vhost else virtual_host
-        # each process and fork has its own names, or one would get replies for another
+        # each process, forked or not, has names of its own, or it could get another one's replies
         who = identity(purpose)
         self.container = who.container(settings.connection.container_name, self._prefix)
         self._loop = EventLoop("amqp1-io", mailbox_size=settings.delivery.mailbox_size)
@@ -106,7 +106,7 @@ class Client:
         )
         self._loop.add_before_sleep(self._port.before_sleep)
         self._loop.on_death(self._died)
-        # ObservedClient replaces these two
+        # ObservedClient replaces this class
         self._new_request: Callable[..., Request] = Request
         self._hosts = ", ".join(str(host) for host in hosts)
         self.replier = Replier(
@@ -168,7 +168,7 @@ class Client:
         monitor: float | None = None,
         mandatory: bool = False,
     ) -> codec.Message | None:
-        """Send a message, and wait for the reply to a call or for the outcome of another message.
+        """Send a message, and wait: after a call for the reply, otherwise for the outcome.
 
         :param timeout: seconds, from the submission to the reply or outcome
         :param retry: number of retries as in oslo.messaging; None or negative: no limit
@@ -255,7 +255,7 @@ class Client:
         return op
 
     def give_up(self, op: Operation) -> exceptions.DeadlineExpired:
-        """Cancel a message whose deadline has passed; it fails unless it is done.
+        """Cancel a message whose deadline has passed; the message fails unless it is done.
 
         :returns: an error that names what the message was waiting for
         """
@@ -350,16 +350,16 @@ class Client:
         timeout: float,
         room: int | None = None,
     ) -> Subscription:
-        """Subscribe, and wait until the bus has confirmed, or for ``timeout`` seconds.
+        """Subscribe, and wait up to ``timeout`` seconds until the bus has confirmed the links.
 
-        It is not an error if the bus does not confirm in time: the driver keeps trying.
+        It is not an error if the bus does not confirm them in time: the driver keeps trying.
 
         :param pool: name of a shared pool of notification listeners
-        :param credit: of each link, messages
+        :param credit: credit of each link, messages
         :param batched: the application collects messages before it settles them
         :param room: messages that a reader with one bound for all links can hold; such a reader
-            settles all messages by :meth:`settle_all`. None: it has no such bound
-        :raises UnsupportedFeature: the bus can't do that
+            settles all messages by :meth:`settle_all`. None: the reader has no such bound
+        :raises UnsupportedFeature: the bus can't provide this, for example a pool
         :raises Closed: the transport is closed
         """
         ready: Future[None] = Future()
@@ -450,8 +450,8 @@ class Client:
     def unsubscribe(self, subscription: Subscription) -> None:
         """Detach the links of a subscription.
 
-        Block until the bus has deleted what it should not keep, at most :data:`CLOSE_TIMEOUT`
-        seconds.
+        Block until the bus has deleted the nodes that are no longer needed, at most
+        :data:`CLOSE_TIMEOUT` seconds.
         """
         self.ask(lambda done: self._connection.unsubscribe(subscription, done))
         self._release(subscription)
@@ -459,7 +459,7 @@ class Client:
     def ask(
         self, fn: Callable[[Callable[[bool], object]], object], timeout: float = CLOSE_TIMEOUT
     ) -> bool:
-        """Have the I/O thread call ``fn(done)``, and wait until that calls ``done``.
+        """Have the I/O thread call ``fn(done)``, and wait for the call of ``done``.
 
         :returns: the argument of ``done``; False if ``fn`` raises or nothing calls ``done`` within
             ``timeout`` seconds; True if the loop has ended
@@ -494,7 +494,7 @@ class Client:
     def settle(self, delivery: Delivery, idly: bool = False) -> None:
         """Settle a delivery with ``delivery.outcome``. Never raise.
 
-        :param idly: a few milliseconds may pass before the I/O thread runs this, for example
+        :param idly: a few milliseconds may pass before the I/O thread settles, for example
             because this thread will send more in a moment
         """
         post = self._loop.mailbox.post_lazily if idly else self._loop.post

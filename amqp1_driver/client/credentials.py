@@ -26,7 +26,7 @@ Done = Callable[[Token | Exception], None]
 
 
 def check(settings: Settings, hosts: tuple[Host, ...]) -> None:
-    """Check, when the service starts, that the function and the packages in use are installed.
+    """Check at the service's start that the token function and the packages in use are installed.
 
     Otherwise the error would show only when the service connects. Application threads.
 

@@ -46,7 +46,7 @@ class Identity:
     def properties(self) -> dict[str, object]:
         """Make the properties of the Open frame.
 
-        ``process``, ``node`` and ``pid`` have the names that the driver in oslo.messaging used.
+        ``process``, ``node`` and ``pid`` have the names that oslo.messaging's amqp1 driver used.
         """
         name = f"{self.program} on {self.node} (pid {self.pid})"
         found: dict[str, object] = {
@@ -90,5 +90,5 @@ def _program(argv: list[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Replace characters that a bus may refuse in names: some make addresses of container ids."""
+    """Replace characters that a bus may refuse: some buses make addresses from container ids."""
     return _OTHERS.sub("_", text)[:_MOST]

@@ -88,11 +88,11 @@ class _Stream:
                 self.transport.serve(engine)
 
     def pending_output(self) -> memoryview | bytes | None:
-        """Return the bytes to send next, None without any."""
+        """Return the bytes to send next; None if there are none."""
         return self._engine.output() if self._engine is not None else None
 
     def output_written(self, count: int) -> None:
-        """Drop bytes that were sent."""
+        """Drop the first ``count`` bytes of the output, which the transport has taken."""
         if self._engine is not None:
             self._engine.output_written(count)
 

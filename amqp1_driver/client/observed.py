@@ -25,7 +25,7 @@ class ObservedClient(Client):
     The calling thread reports events of requests; the I/O thread reports events of replies, links
     and the connection.
 
-    :param telemetry: the sink of events; the client releases it when it is closed or has died
+    :param telemetry: the sink of events; the client releases it at close() or when the loop dies
     :param pid: id of this process
     :param args: see :class:`Client`
     """
@@ -41,7 +41,7 @@ class ObservedClient(Client):
         self.replier.new_reply = partial(TimedReply, self._observer, self._host_now)
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Close the connection, then release the telemetry; its last user writes what is left."""
+        """Close the connection and release the telemetry; its last user writes the events left."""
         super().close(timeout)
         self._release_telemetry()
 

@@ -20,11 +20,11 @@ from amqp1_driver.policy.retry import Retry
 
 LOG = exceptions.logger(__name__)
 
-#: seconds before a reply to a dead address is tried again; each further failure doubles them. A
+#: seconds for which replies to a dead address are dropped; each further failure doubles them. A
 #: caller on RabbitMQ 4.0 comes back with the same address after its connection was lost.
 DEAD_SECONDS = 2.0
 DEAD_SECONDS_MAX = 60.0
-#: most dead addresses in memory; the oldest one goes first
+#: most dead addresses in memory; the oldest one is dropped first
 DEAD_LIMIT = 1000
 
 
@@ -44,7 +44,7 @@ class Replier:
         hosts: str,
         retry: Retry,
     ) -> None:
-        #: the bus that the client is connected to; the client sets it, None: not connected
+        #: context of the client's present connection, set by the client; None: not connected
         self.context: BusContext | None = None
         # ObservedClient replaces these two
         self.send = send
@@ -60,7 +60,7 @@ class Replier:
         self._dead: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def reply(self, address: str, correlation_id: bytes, message_id: str, body: bytes) -> None:
-        """Send a reply; wait for its outcome only if too many are under way.  Never raises."""
+        """Send a reply; wait for its outcome if too many replies are under way.  Never raises."""
         now = time.monotonic()
         if self._dead and self._is_dead(address, now):
             LOG.error(
@@ -157,7 +157,7 @@ class Replier:
 
         The heartbeat is pre-settled and is never sent again.
 
-        :param timeout: seconds within which it is of use
+        :param timeout: seconds within which the heartbeat is of use
         """
         context = self.context
         now = time.monotonic()

@@ -71,7 +71,7 @@ class Timings:
 
 
 class _Timed(Operation):
-    """The recording that requests and replies share; a base class that must precede them."""
+    """The recording that timed requests and replies share; it must be their first base class."""
 
     __slots__ = ()
 
@@ -129,7 +129,7 @@ class TimedRequest(_Timed, Request):
 class TimedReply(_Timed, Reply):
     """A reply, for which no thread waits: it reports itself when it ends.
 
-    :param host: returns host:port of the bus at that time
+    :param host: returns host:port of the bus at present
     """
 
     __slots__ = ("_host", "_observer", "_told", "timings")

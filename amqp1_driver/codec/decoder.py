@@ -7,9 +7,9 @@ data: every compound value must end exactly where its size says, so that the dec
 byte twice, and no compound value may claim more items than it has bytes.
 
 On malformed data :func:`read`, :func:`skip` and the private readers raise DecodeError or one of
-MALFORMED, or return an offset behind the end of the data (slices of bytes do not complain).
-:func:`decode` and ``decode_message`` turn all of these into DecodeError. So a good message costs
-no extra checks.
+MALFORMED, or return an offset behind the end of the data (a slice of bytes that ends there is no
+error in Python). :func:`decode` and ``decode_message`` turn all of these into DecodeError. So a
+good message costs no extra checks.
 """
 
 import struct
@@ -21,14 +21,14 @@ from amqp1_driver.codec import types as t
 from amqp1_driver.codec.encoder import MAX_DEPTH
 from amqp1_driver.exceptions import DecodeError
 
-#: Exceptions of reading malformed data besides DecodeError (ValueError: also Unicode).
+#: Exceptions of reading malformed data besides DecodeError (ValueError: also for bad UTF-8).
 MALFORMED = (IndexError, struct.error, ValueError, TypeError, OverflowError)
 
 #: Most items without any bytes (null, true, zero, empty list) in one array.
 _MAX_EMPTY_ITEMS = 32
 
 # Types that a map may not have as keys: a sender can make their hashes collide at will, which
-# makes a map quadratic. (The other types that cannot be keys are not hashable.)
+# makes decoding a map quadratic. (The other types that cannot be keys are not hashable.)
 _NO_KEYS = (uuid.UUID, t.Described)
 
 # Width in bytes of the fixed-width types, by the high half of the constructor (1.2).
@@ -137,7 +137,7 @@ def _array(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
     """Read items that share one constructor, which may be a described one (1.2)."""
     if end > len(data):
         fail("array behind the end of the data", at)
-    if depth <= 0:  # read() checks this for all other values, but does not read these items
+    if depth <= 0:  # read() does this for all values but the items of arrays
         fail(f"nested deeper than {MAX_DEPTH} levels", at)
     described = data[at] == 0
     descriptor = None

@@ -15,7 +15,7 @@ from typing import Any
 from amqp1_driver.codec import types as t
 
 NULL = b"\x40"
-#: Deepest nesting of lists, maps, arrays and descriptors, in both directions.
+#: Deepest nesting of lists, maps, arrays and descriptors, for encoder and decoder.
 MAX_DEPTH = 32
 
 _Encoder = Callable[[Any, int], bytes]
@@ -62,7 +62,7 @@ def text(value: str) -> bytes:
 
 
 def compound(code8: int, count: int, data: bytes) -> bytes:
-    """Encode a list (0xc0) or map (0xc1) of ``count`` encoded items; the size covers the count."""
+    """Encode a list (0xc0) or map (0xc1) of ``count`` items; the size includes the count."""
     if len(data) < 255 and count < 256:
         return bytes((code8, len(data) + 1, count)) + data
     return bytes((code8 + 0x10,)) + _UINT(len(data) + 4) + _UINT(count) + data

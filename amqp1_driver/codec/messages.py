@@ -14,7 +14,7 @@ from amqp1_driver.codec.types import Symbol
 
 #: A message in one piece, or its beginning and its large body, which the encoder does not copy.
 Encoded = bytes | tuple[bytes, bytes]
-#: Bytes from which on a body is large.
+#: A body of at least this many bytes is large.
 LARGE = 65536
 #: The longest time-to-live (milliseconds) that the header can carry (3.2.1: uint).
 MAX_TTL_MS = 0xFFFFFFFF
@@ -40,8 +40,8 @@ _pack_timestamp = struct.Struct(">Bq").pack
 _TTL = _HEADER + b"\xc0\x08\x03\x40\x40\x70"
 _DURABLE_TTL = _HEADER + b"\xc0\x08\x03\x41\x40\x70"
 _DURABLE = _HEADER + b"\xc0\x02\x01\x41"
-# The content-encoding, and with it null correlation-id and content-type, which follow reply-to
-# (3.2.4).
+# The content-encoding alone, and after a null correlation-id and a null content-type, which come
+# between reply-to and content-encoding (3.2.4).
 _GZIP = b"\xa3\x04gzip"
 _GZIP_ONLY = b"\x40\x40" + _GZIP
 
@@ -64,7 +64,7 @@ class Template:
     """The parts that all requests to one address share, encoded once. Immutable; any thread.
 
     :param address: the ``to`` of every message.
-    :param reply_to: address for replies, None for messages without.
+    :param reply_to: address for replies, None for messages without a reply-to.
     :param durable: True writes the durable header field; False leaves it out.
     """
 
@@ -78,7 +78,7 @@ class Template:
             fields += NULL + text(reply_to)  # subject, reply-to
             self._count = 5
         self._fields = fields
-        # The size of the list covers its count (4), the code and length of the id (2).
+        # The list's size includes its count (4 bytes) and type code and length of the id (2 bytes).
         self._with_id = len(fields) + 6
         self._plain_header = _header(durable, 0)
         self._ttl_header = _DURABLE_TTL if durable else _TTL
@@ -200,7 +200,7 @@ def encode_data(
         fields += NULL * 3 + variable(0xA3, content_type.encode("ascii"))
         count = 7
     if created_ms is not None:
-        # null fields come before it, also content-encoding and absolute-expiry-time
+        # null content-encoding and absolute-expiry-time come before the creation-time
         fields += NULL * (9 - count) + _pack_timestamp(0x83, created_ms)
         count = 10
     parts = [_header(durable, 0), _PROPERTIES, compound(0xC0, count, fields)]

@@ -21,9 +21,9 @@ from oslo_serialization import jsonutils
 from amqp1_driver import compat
 from amqp1_driver.exceptions import DecodeError
 
-#: Longest ``call_monitor_timeout`` in seconds. The server sends a heartbeat at least every half of
-#: it: oslo.messaging keeps a thread for each monitored call, and that thread checks only at each
-#: heartbeat whether the call has ended.
+#: Longest ``call_monitor_timeout`` in seconds. The server sends heartbeats at intervals of at most
+#: half of it, because oslo.messaging keeps a thread for each monitored call, and that thread checks
+#: only at each heartbeat whether the call has ended.
 MAX_MONITOR_TIMEOUT = 240
 #: A compressed body may not grow beyond this many bytes.
 MAX_DECOMPRESSED = 64 * 1024 * 1024
@@ -87,7 +87,7 @@ class _NoObject(ValueError):
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:
-    """Return the JSON object that encoding an instance of some class gives.
+    """Return the JSON object that represents an instance of a class of the application.
 
     :raises ValueError: the encoding is not a JSON object
     """
@@ -210,8 +210,8 @@ def compress(body: bytes, threshold: int) -> tuple[bytes, bool]:
 def decompress(body: Any, encoding: str | None, limit: int = MAX_DECOMPRESSED) -> Any:
     """Decompress a body according to the content-encoding of its message.
 
-    :param limit: bytes; a larger body is an error, before it fills the memory. 0 stands for the
-        default: there is always a limit.
+    :param limit: most bytes of the decompressed body, so that it cannot fill the memory. 0 stands
+        for the default: there is always a limit.
     :raises DecodeError: unknown encoding, damaged or oversized data.
     """
     if not encoding or encoding == "identity":

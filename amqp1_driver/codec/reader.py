@@ -19,7 +19,7 @@ _DATA, _SEQUENCE, _VALUE = 0x75, 0x76, 0x77
 # Start of the header of requests: durable (null or true), no priority, time-to-live as a uint.
 USUAL_HEADER = (b"\x40\x40\x70", b"\x41\x40\x70")
 
-# Bytes of a body from which on the decoder does not copy it.
+# The decoder does not copy a body of at least this many bytes.
 _LARGE = 65536
 
 # A symbol may also name a section (3.2); decode_message() skips all sections but these.
@@ -44,9 +44,8 @@ class Message:
       content_type, content_encoding: the properties.
     - expires_ms: absolute-expiry-time of the properties, milliseconds since 1970, 0 for none.
     - message_id_raw: the encoded message-id, for the correlation-id of the reply.
-    - body: bytes, or a memoryview of a large one, for a string (utf-8, unchecked), binary or
-      data body, a list for sequences, the Python value for other values, None for null or no
-      body.
+    - body: of a string (utf-8, unchecked), binary or data body: bytes, or a memoryview if it is
+      large; of sequences: a list; of any other value: the Python value; of null or no body: None.
     """
 
     # The defaults are class attributes, because most messages set only a few fields.
@@ -142,7 +141,7 @@ def _header(message: Message, data: bytes, at: int) -> int:
 
 
 def open_list(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return, for a list (1.6.22), the count of items and the offsets of the first and the end."""
+    """Return a list's (1.6.22) count of items, offset of the first item, and offset of its end."""
     code = data[at]
     if code == 0xC0:
         count, start, end = data[at + 2], at + 3, at + 2 + data[at + 1]
@@ -160,7 +159,7 @@ def open_list(data: bytes, at: int) -> tuple[int, int, int]:
 def _properties(message: Message, data: bytes, at: int) -> int:
     """Set the fields of the properties; return the offset behind the section."""
     if data[at] == 0xC0 and (end := at + 2 + data[at + 1]) <= len(data):
-        count = data[at + 2]  # as open_list(), in line: the usual one
+        count = data[at + 2]  # as open_list() does, in line, for the usual list8
         at += 3
         if count > end - at:
             fail(f"{count} fields in {end - at} bytes", at)
@@ -170,9 +169,9 @@ def _properties(message: Message, data: bytes, at: int) -> int:
         return end
     start = at
     code = data[at]
-    if code == 0x40:  # as in replies
+    if code == 0x40:  # null, as in replies
         at += 1
-    elif code == 0xA1:  # as in requests
+    elif code == 0xA1:  # str8, as in requests
         at = start + 2 + data[start + 1]
         message.message_id = str(data[start + 2 : at], "utf-8")
         message.message_id_raw = data[start:at]
@@ -207,7 +206,7 @@ def _expiry(message: Message, data: bytes, at: int) -> int:
 
 
 def _field(data: bytes, at: int, name: str, kinds: tuple[type, ...]) -> tuple[Any, int]:
-    """Return a field of an unusual encoding, null or one of ``kinds``, and the offset behind it."""
+    """Return a field in any encoding, and the offset behind it; refuse types not in ``kinds``."""
     value, after = read(data, at)
     if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
         fail(f"{name} is {type(value).__name__}", at)
@@ -285,7 +284,7 @@ def decode_message(data: bytes) -> Message:
             elif code == _VALUE or code in (_DATA, _SEQUENCE):
                 start = at
                 if code == _VALUE and data[at] == 0xA1 and start + 2 + data[at + 1] <= size:
-                    at += 2 + data[at + 1]  # as _body(), in line
+                    at += 2 + data[at + 1]  # as _body() does, in line
                     value = data[start + 2 : at]
                 else:
                     value, at = _body(data, at)

@@ -6,7 +6,7 @@ The messages of one kind of sender differ only in the time-to-live, the ids, the
 the body. All of these but the body mostly have the same length. After the decoder has decoded one
 such message in full, one call of ``struct`` splits the next one, and one comparison checks that
 all bytes between the differing fields are the same. That is a sixth of the work. The decoder
-decodes every other message in full.
+decodes every message of another shape in full.
 """
 
 import struct
@@ -23,13 +23,13 @@ _FORMS = {0xA1: (0xA1, 0xB1), 0xB1: (0xA1, 0xB1), 0xA0: (0xA0, 0xB0), 0xB0: (0xA
 #: positions of the properties that differ from message to message (3.2.4)
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 _VARYING = (_MESSAGE_ID, _REPLY_TO, _CORRELATION_ID)
-#: bytes between the header of a request and its fields; they hold sizes, and serve as the key
+#: bytes between the header of a request and its fields; they hold sizes: key of the shape
 _KEY = slice(13, 21)
 #: most shapes that a decoder keeps
 _LIMIT = 64
 #: most messages that a decoder decodes in full before it learns another shape
 _PATIENCE = 1024
-#: bytes of a body from which on the decoder does not copy it
+#: the decoder does not copy a body of at least this many bytes
 _LARGE = 65536
 
 Span = tuple[int, int]

@@ -42,7 +42,7 @@ class UInt(int):
 
 
 class ULong(int):
-    """Unsigned 64-bit integer (1.6.6); also what a plain ``int`` >= 0 becomes."""
+    """Unsigned 64-bit integer (1.6.6); the encoder uses it for a plain ``int`` >= 0, too."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class Int(int):
 
 
 class Long(int):
-    """Signed 64-bit integer (1.6.10); also what a plain negative ``int`` becomes."""
+    """Signed 64-bit integer (1.6.10); the encoder uses it for a plain negative ``int``, too."""
 
     __slots__ = ()
 

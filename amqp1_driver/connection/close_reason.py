@@ -96,7 +96,7 @@ class CloseReason:
 
         :param name: name of the condition (2.8.14); None: there is none
         :param text: description of the condition or failure
-        :param default: class of the error, if the condition stands for no other
+        :param default: class of the error, unless the condition stands for another class
         """
         text = diagnosis.plain_words(text, self._settings, self._hosts.current)
         self.loss = exceptions.from_condition(name, text, default=default, host=self._host)
@@ -104,7 +104,7 @@ class CloseReason:
     def follow_connection_redirect(self, redirect: Redirect) -> None:
         """Follow a redirect that the peer has sent in its Close frame.
 
-        If the driver may not follow it, the reason goes into :attr:`loss`.
+        If the driver may not follow it, add the reason to the error in :attr:`loss`.
         """
         reason = self._hosts.redirected(redirect, self._now())
         if reason is not None and self.loss is not None:
@@ -134,9 +134,10 @@ class CloseReason:
         )
 
     def while_connecting(self, error: exceptions.AmqpError) -> exceptions.AmqpError:
-        """Return the error of an attempt that ended before TCP and TLS were up, with its cause.
+        """Return the error of an attempt that ended before TCP and TLS were up, with a hint.
 
-        The cause is a guess; the error for a known host stays as it is.
+        The hint names a likely cause. If the host has answered with TLS or AMQP before, there is
+        no hint.
         """
         return error if self._host in self._known else diagnosis.while_connecting(error)
 

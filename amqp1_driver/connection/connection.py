@@ -93,7 +93,7 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """Return ``hostname:port`` that is in use or tried next, for logs and errors."""
+        """Return ``hostname:port`` of the host in use, or of the next one; for logs and errors."""
         return str(self._hosts.current)
 
     @property
@@ -112,7 +112,11 @@ class Connection:
         self._connect()
 
     def close(self, on_closed: Callable[[], object]) -> None:
-        """Close in order; call ``on_closed`` afterwards, or after :data:`CLOSE_TIMEOUT` seconds."""
+        """Close the connection in order.
+
+        :param on_closed: called when the connection is closed, after :data:`CLOSE_TIMEOUT` seconds
+            at the latest
+        """
         self._on_closed.append(on_closed)
         open_before = self._live is not None and self.engine is not None
         self._fire(_Event.CLOSE)
@@ -133,7 +137,7 @@ class Connection:
         """Fail all messages and subscriptions, because an exception ends the loop."""
         observer = self.port.observer
         live, self._live = self._live, None
-        # Each step is taken, whatever another one raises: no thread may be left waiting.
+        # Each step runs even if another one raises: no thread may be left waiting.
         if observer is not None:
             self._log_failure(lambda: observer.connection(self.host, _State.CLOSED.value, error))
         self._log_failure(lambda: self._on_ready(None))
@@ -229,10 +233,10 @@ class Connection:
         self.engine.open()
 
     def transport_lost(self, error: exceptions.AmqpError) -> None:
-        """Process the input that is left, then handle the loss of the transport."""
+        """Process the input that came before the loss of the transport, then handle the loss."""
         engine = self.engine
         if engine is not None:
-            # the input may hold outcomes, and the reason why the peer has closed
+            # the input may hold outcomes, and the reason why the peer has closed the connection
             self.process()
         if self.engine is engine:
             self._lost(error)
@@ -244,9 +248,9 @@ class Connection:
             self.engine.receive(data)
 
     def process(self) -> float:
-        """Settle the replies of the last batch, then process the engine's events and timers.
+        """Settle the replies of the previous call, then process the engine's events and timers.
 
-        An exception in here fails the physical connection; it never ends the loop.
+        An exception in this method ends the physical connection, but never the loop.
 
         :returns: when to call this again, seconds of the loop's clock; 0: no deadline
         """
@@ -411,7 +415,7 @@ class Connection:
         self._lost(self._close_reason.timeout_error(self.state))
 
     def _lost(self, error: exceptions.AmqpError) -> None:
-        """Clean up after the physical connection or the attempt to connect; back off or close."""
+        """Clean up after a lost connection or a failed attempt; then back off, or end a close."""
         self._stop_timer()
         self._close_reason.loss = None
         if self.state is _State.OPENING:

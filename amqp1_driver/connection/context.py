@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The objects that all physical connections, and that all links of one of them, share."""
+"""The shared objects of one logical connection, and those of one physical connection."""
 
 from dataclasses import dataclass
 
@@ -39,13 +39,13 @@ class ConnectionContext:
 class LinkContext:
     """The objects that all links of one physical connection share.
 
-    :param shared: what outlives the physical connection
+    :param shared: the objects that outlive the physical connection
     :param host: ``hostname:port``, for logs and errors
     :param profile: the behaviour of the bus
     :param engine: the physical connection
     :param sessions: chooses the session of a link
-    :param provisioner: makes nodes usable before links to them are opened; None: the bus does not
-        need that
+    :param provisioner: makes nodes usable before links to them are opened; None: the bus needs
+        no provisioning
     """
 
     shared: ConnectionContext

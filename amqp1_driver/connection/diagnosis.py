@@ -38,8 +38,8 @@ def plain_words(text: str | None, settings: Settings, host: Host) -> str | None:
 def while_connecting(error: exceptions.AmqpError) -> exceptions.AmqpError:
     """Return the error of an attempt that ended before TCP and TLS were established.
 
-    The error asks whether this is a clear port, if the peer broke off the TLS handshake. Do not
-    call this for a host with which TLS or AMQP has worked before.
+    If the peer broke off the TLS handshake, the error asks whether its port works without TLS. Do
+    not call this for a host with which TLS or AMQP has worked before.
     """
     if isinstance(error, exceptions.TlsFailed) and _BROKEN_OFF in error.message:
         return _with(error, "; is this a clear port?")
@@ -55,8 +55,8 @@ def while_opening(
 ) -> exceptions.AmqpError:
     """Return the error of an attempt that ended before the peer's Open frame.
 
-    The error asks whether this is a TLS port, or whether the virtual host exists, where either is
-    likely. A server that expects TLS answers our AMQP header with a TLS alert or by closing the
+    If the failure suggests it, the error asks whether the port is for TLS, or whether the virtual
+    host exists. A server that expects TLS answers our AMQP header with a TLS alert, or closes the
     socket. RabbitMQ closes the socket without an error if the virtual host does not exist, or if
     the user may not use it.
 

@@ -19,7 +19,7 @@ class FlowReplies:
 
     The peer answers in the order of the requests.
 
-    :param late: called when the queue has not been empty for :data:`ANSWER_TIMEOUT` seconds
+    :param late: called when one request has been the oldest for :data:`ANSWER_TIMEOUT` seconds
     """
 
     def __init__(self, scheduler: Scheduler, late: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class FlowReplies:
             return
         done = self._waiting.popleft()
         self._stop_timer()
-        if self._waiting:  # the next one has its own time from now on
+        if self._waiting:  # the time of the next request begins now
             self._timer = self._scheduler.call_later(ANSWER_TIMEOUT, self._timed_out)
         done(True)
 

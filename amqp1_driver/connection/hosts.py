@@ -66,7 +66,7 @@ class Hosts:
 
     @property
     def virtual_host_name(self) -> str | None:
-        """Return the name of the virtual host as the transport URL spells it; None: none."""
+        """Return the virtual host's name as in the transport URL, None if there is none."""
         return self._virtual_host.name
 
     @property
@@ -82,7 +82,7 @@ class Hosts:
         return attempt.host
 
     def opened(self, peer: Peer) -> bool:
-        """Note that the peer has opened.
+        """Note that the peer has sent its Open frame.
 
         :returns: False if the last Open frame had the wrong spelling of the virtual host, so that
             the driver has to connect again
@@ -133,7 +133,7 @@ class Hosts:
         """Choose the next host after a lost connection or a failed attempt.
 
         :param established: whether the lost connection was usable
-        :returns: seconds until the next attempt, and whether a full round of attempts has failed
+        :returns: seconds until the next attempt, and whether the attempts with all hosts failed
         """
         if self._again:
             self._again = False

@@ -2,8 +2,8 @@
 
 """The coarse timer of a connection: it expires messages, warns of stalls, detaches idle links.
 
-The timer runs every :data:`SWEEP_INTERVAL` while messages are under way. Otherwise it runs only as
-often as idle links have to be found, and not at all without links. Lives on the I/O thread.
+The timer runs every :data:`SWEEP_INTERVAL` seconds while messages are under way. Otherwise it runs
+only to find idle links, and not at all without links. Lives on the I/O thread.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Protocol
 from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.interfaces import Scheduler, Timer
 
-#: Seconds. Callers keep their deadlines exactly; this is for replies and warnings.
+#: seconds; enough for replies and warnings: callers themselves keep their deadlines exactly
 SWEEP_INTERVAL = 0.25
 
 
@@ -31,7 +31,7 @@ class Housekeeping:
     """The coarse timer of one logical connection.
 
     :param outbox: messages that are not sent yet
-    :param senders: returns the links there are now, None without a connection
+    :param senders: returns the sender links of the live connection, None if there is none
     :param idle: seconds after which an unused link is detached
     """
 

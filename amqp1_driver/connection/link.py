@@ -146,7 +146,7 @@ class Link:
         self._retry = self._retry.spent()
         if name == MESSAGE_SIZE_EXCEEDED:
             self._no_reset_before = self.scheduler.now() + delay + TOO_LARGE_SECONDS
-        # a bus that deletes a queue with its last reader ends idle links of its senders, too
+        # a bus that deletes a queue with its last reader also ends idle links that send to it
         foreseen = not self._wanted() or self._expects_end(error)
         LOG.log(
             logging.DEBUG if foreseen else logging.WARNING,

@@ -70,7 +70,7 @@ class Owner(Protocol):
 class LiveConnection:
     """The reply link, and all other links, of one engine.
 
-    :param shared: what outlives the engine
+    :param shared: the objects that outlive the engine
     :param host: of the bus
     :param generation: number that the first context will have
     """
@@ -118,7 +118,7 @@ class LiveConnection:
         )
         self.reply_link = ReplyLink(self._links, self, self._node, self._session, self._make_lock())
         #: chooses the links of messages; None until there is a reply address, or until the live
-        #: connection serves subscriptions without one
+        #: connection serves subscriptions without a reply address
         self.router: Router | None = None
         self._subscriber: Subscriber | None = None
         #: whether subscriptions have links although there is no reply address yet
@@ -190,7 +190,7 @@ class LiveConnection:
             return
         elif self._session is None:
             if isinstance(error, exceptions.LinkFailed):
-                # without a reply address the driver can send nothing; another host may have one
+                # without a reply address the driver can send nothing; another host may provide one
                 self._owner.give_up(error)
         elif self._alive:
             self.reply_link.refused(error)
@@ -258,7 +258,7 @@ class LiveConnection:
     def delete_unused(
         self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
     ) -> None:
-        """Delete what the bus would keep of nodes; see :meth:`Provisioner.delete_unused`."""
+        """Delete the unused queues of nodes; see :meth:`Provisioner.delete_unused`."""
         if self._provisioner is None:
             done(True)
         else:

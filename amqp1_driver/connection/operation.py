@@ -151,15 +151,15 @@ class Operation:
         self.retry = retry
         self.future = future
         self.stage = Stage.QUEUED
-        #: the queue of the outbox in which it waits, or waited last
+        #: the queue of the outbox in which the message waits, or waited last
         self.queue: Queue | None = None
-        #: the link that has sent it, while it waits for its outcome
+        #: the link that has sent the message, while the message waits for its outcome
         self.sender: Link | None = None
         self.address: str | None = None
         self.data: codec.Encoded = b""
         #: number of the reply address for which the message is encoded; -1: not encoded yet
         self.generation = -1
-        #: how often the driver has sent it
+        #: how often the driver has sent the message
         self.attempts = 0
 
     def bind(self, context: BusContext, now: float) -> None:
@@ -185,7 +185,7 @@ class Operation:
                 error = error.for_message(self.where, self.message_id)
             self.future.set_exception(error)
 
-    #: the loop calls this if it ends before it has run the operation
+    #: the mailbox calls this if the loop ends before it runs the operation, or while it does so
     abort = fail
 
     #: best_effort: having no receivers is not an error (fanout). mandatory: fail if there is none.
@@ -234,7 +234,7 @@ class Request(Operation):
         self.mandatory = mandatory
         #: time of the last heartbeat of the server, seconds of the loop's clock; None: none yet
         self.heartbeat: float | None = None
-        #: called with the message-id when the call ends; removes the correlation
+        #: called with the message-id when the call ends; removes the call from the waiting ones
         self.on_done: Callable[[str], None] | None = None
 
     def bind(self, context: BusContext, now: float) -> None:
@@ -247,7 +247,7 @@ class Request(Operation):
         self.data = template.request(self.message_id, self.body, ttl_ms, self.gzip)
 
     @property
-    def best_effort(self) -> bool:  # type: ignore[override]  # a constant for the others
+    def best_effort(self) -> bool:  # type: ignore[override]  # a constant in other classes
         """Return whether having no receivers is not an error, as for a fanout cast."""
         return self.destination.fanout and self.kind is Kind.CAST and not self.mandatory
 
@@ -389,7 +389,7 @@ class Reply(Operation):
     abort = fail
 
     def _tell(self, error: BaseException | None) -> None:
-        """Call ``on_end`` exactly once, and drop this reference to the client."""
+        """Call ``on_end``, unless it was called before, and drop the reference to it."""
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end(self, error)

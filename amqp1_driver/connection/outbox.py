@@ -3,8 +3,8 @@
 """The outbox: all messages of a connection that are not sent yet.
 
 A message leaves the outbox when it is put on the wire, and comes back when it has to be sent
-again. Each waiting message has a thread that waits for it, or is counted by the bounded backlog of
-replies, so the outbox is bounded by them. Sans-I/O; lives on the I/O thread.
+again. For each message in the outbox a thread waits, or the bounded backlog of replies counts the
+message. Therefore the outbox is bounded too. Sans-I/O; lives on the I/O thread.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Outbox:
         if op.finished:
             return
         if op.deadline.expired(now):
-            # It was in the mailbox for too long; its caller has given up.
+            # The message was in the mailbox for too long; its caller has given up.
             op.fail(expired(op, self._host()))
         elif self._closed:
             op.fail(
@@ -107,9 +107,10 @@ class Outbox:
     def fail_attempt(self, queue: Queue, error: BaseException) -> None:
         """Count a failed attempt to send the messages of a queue.
 
-        A message without retries left fails. A message before a link fails also if the error is
-        permanent, or if the message is mandatory and the node does not exist. A message before a
-        connection with unlimited retries stays: an operator may mend what is wrong with the hosts.
+        A message without retries left fails. A message that waits for a link also fails if the
+        error is permanent, or if the message is mandatory and the node does not exist. A message
+        that waits for a connection and has unlimited retries stays: an operator may repair the
+        hosts.
         """
         before_link = queue is not self.connection
         missing = before_link and exceptions.nobody_there(error)

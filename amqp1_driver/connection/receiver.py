@@ -164,11 +164,11 @@ class Receiver(Link):
             done(False)
 
     def leave(self) -> None:
-        """Prepare for the end of the link: its node may be deleted, so never attach it again."""
+        """Prepare for the end of the link: never attach it again, as its node may be deleted."""
         self._stopping = self._end_expected = True
 
     def stop(self, done: Answered) -> None:
-        """Grant no more credit, and release the messages that arrive after ``done``.
+        """Grant no more credit; release the messages that arrive after the call of ``done``.
 
         :param done: see :meth:`pause`
         """
@@ -247,7 +247,7 @@ class Receiver(Link):
                 outcome.value,
             )
             return
-        delivery.link = None  # settling it again must not count
+        delivery.link = None  # no effect if it is settled again
         link.path.settle(link, delivery.key, outcome)
         grant = self.window.on_settled()
         if grant:
@@ -309,7 +309,7 @@ class Receiver(Link):
                 self.link.settle(key, Outcome.RELEASED)
             return
         if not self.window.credit and self.link is not None:
-            # the peer sent this before it read that the driver takes its credit back
+            # the peer sent this message before it read the Flow frame that took its credit back
             self.link.grant(1)
         if self.window.on_delivery():
             LOG.debug(

@@ -2,8 +2,8 @@
 
 """The reply link of a connection, which matches replies to calls by correlation-id.
 
-The address, or the session in a shared queue, is unique for every process and fork.
-Lives on the I/O thread.
+The address for replies, or the session if all processes share one queue for replies, is unique for
+every process and fork. Lives on the I/O thread.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class ReplyLinkOwner(Protocol):
 
 
 class ReplyLink(Link):
-    """A link that receives replies and completes the call that waits for each.
+    """A link that receives replies; each reply completes the call that waits for it.
 
     :param node: the queue to read; None: the bus assigns the address
     :param session_id: our session in ``node``, where all processes share one queue; the session
@@ -76,7 +76,7 @@ class ReplyLink(Link):
         self._late = links.profile.settlement.late_reply
         self._announced = False
         #: why no replies can arrive at present although everything else works; None: they can;
-        #: set only with a session
+        #: set only if the link reads a session
         self.unavailable: exceptions.AmqpError | None = None
         #: keys of the deliveries that are not settled yet
         self.unsettled: list[int] = []
@@ -168,9 +168,10 @@ class ReplyLink(Link):
             self.link.settle(key, outcome)
 
     def settle(self) -> None:
-        """Accept the replies of the batch before.
+        """Accept all replies that are not settled yet.
 
-        A caller often makes another call at once: the delay lets both frames go out together.
+        The connection calls this at the beginning of the next :meth:`Connection.process`. A caller
+        often makes another call at once: the delay lets both frames go out together.
         """
         keys, self.unsettled = self.unsettled, []
         link = self.link
@@ -229,7 +230,10 @@ class ReplyLink(Link):
             self._owner.on_reply_address(join_reply(address, self._session_id))
 
     def refused(self, error: exceptions.AmqpError) -> None:
-        """Fail the calls: the queue with all reply sessions can't be read; all else continues."""
+        """Fail the calls that were sent, because the queue for replies can't be read.
+
+        Messages without replies, and subscriptions, continue.
+        """
         self.unavailable = error
         self.fail_waiting(error)
         self._ready(self.address or "")

@@ -42,7 +42,7 @@ class Router:
         self._links = links
         self._scheduler = links.shared.network
         self._provisioner = provisioner = links.provisioner
-        #: changes with the reply address
+        #: how messages are addressed now; replaced when the reply address changes
         self.context = context
         self._senders: dict[str | None, Sender] = {}
         self._busy: dict[Sender, None] = {}
@@ -80,9 +80,10 @@ class Router:
         self._busy[sender] = None
 
     def _no_replies(self, op: Operation, error: exceptions.AmqpError) -> exceptions.AmqpError:
-        """Return why a call is useless without a reply address.
+        """Return the error for a call that can get no reply, as there is no reply address.
 
-        The error also names what else the call needs, so that an operator can make all at once.
+        If entities are missing, the error also names those that the target of the call needs, so
+        that an operator can create all of them at once.
         """
         if self._reply_link.node is None or not isinstance(op, Request):
             return error
@@ -213,14 +214,14 @@ class Router:
             relay.submit(op)
 
     def on_returned(self, op: Operation) -> None:
-        """Have the next message provision the node of this one again: it may have been deleted."""
+        """Have the node of a returned message provisioned again: it may have been deleted."""
         if self._provisioner is not None and isinstance(op, Request):
             self._provisioner.forget(self.context.node(op.destination))
 
     # -- housekeeping --------------------------------------------------------------
 
     def sweep(self, now: float) -> None:
-        """Warn of missing credit and fail overdue replies; coarse timer.
+        """Warn of missing credit and fail overdue replies; :class:`Housekeeping` calls this.
 
         :param now: seconds of the loop's clock
         """
@@ -246,7 +247,7 @@ class Router:
                 LOG.debug("Sender link to %s on %s is idle and detached", address, sender.host)
                 sender.detach()
                 del self._senders[address]
-                self._routes.clear()  # some of them lead to it
+                self._routes.clear()  # some routes may lead to this sender
 
     @property
     def sender_count(self) -> int:

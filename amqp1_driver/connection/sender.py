@@ -35,19 +35,19 @@ class SenderOwner(Protocol):
         ...
 
     def on_waiting(self, sender: "Sender", op: Operation) -> None:
-        """Note that a message waits for credit, which here shows whether there is a receiver."""
+        """Note that a message waits for credit on a link whose credit shows a receiver."""
         ...
 
 
 class Sender(Link):
     """A link that sends to one address, or to any address through the anonymous terminus.
 
-    The profile's :class:`ReleasePolicy` says what becomes of a message that comes back RELEASED; a
-    mandatory call never waits for its reply then.
+    The profile's :class:`ReleasePolicy` says what becomes of a message that comes back RELEASED. A
+    mandatory call that comes back does not wait for a reply any more.
 
     :param address: target; None: the anonymous terminus
     :param name: link name, unique on the connection
-    :param node: the target with its declarations; None: it needs none
+    :param node: the target with its declarations; None: it needs no declarations
     """
 
     def __init__(
@@ -81,16 +81,19 @@ class Sender(Link):
         #: messages that wait for their outcome, by the key of the delivery
         self.unsettled: dict[Any, Operation] = {}
         self.last_used = self.scheduler.now()
+        #: begin of the present blockade, in which messages wait for credit, on the loop's clock;
+        #: None: there is no blockade
         self.blocked_since: float | None = None
         self._warned_at = 0.0
-        #: whether the log has a line about the present blockade; time of its last line about any
+        #: whether the log has a line about the present blockade; time of the log's last line about
+        #: any blockade of this link
         self._logged, self._logged_at = False, -math.inf
         self._reason = ""
 
     # -- application ----------------------------------------------------------
 
     def submit(self, op: Operation) -> None:
-        """Send a message, or queue it behind others and until there is credit."""
+        """Send a message, or queue it if other messages wait or if there is no credit."""
         if not self.queue.operations and self.transmit(op):
             return
         self._outbox.hold(op, self.queue)
@@ -212,7 +215,7 @@ class Sender(Link):
         if error is None:
             op.accepted()
             return
-        # in a mesh a reply may arrive before the route to its address: one more try is safe
+        # in a mesh a reply may reach a router before its route is known there: another try is safe
         again = decision.action is Action.RESEND or (reply and op.retry.may_retry(error))
         delay = op.retry.delay(self.scheduler.rng)
         if not again or op.deadline.remaining(now) <= delay:
@@ -298,7 +301,7 @@ class Sender(Link):
 
     def _moved(self, error: exceptions.AmqpError, was_attached: bool) -> None:
         self.queue.place = Place.LINK
-        self._fail_unsettled(error)  # queued messages go to the new place
+        self._fail_unsettled(error)  # queued messages go to the new address
 
     def _fail_unsettled(self, cause: BaseException) -> None:
         unsettled, self.unsettled = self.unsettled, {}
@@ -346,7 +349,7 @@ class Sender(Link):
     def _end_blockade(self, sent: bool = False) -> None:
         """End the blockade, because the queue is empty.
 
-        If no message was or could be sent, all callers have given up: the peer still blocks.
+        If no message was sent, and none could be, all callers have given up: the peer still blocks.
 
         :param sent: whether messages from the queue were sent
         """
@@ -371,7 +374,9 @@ class Sender(Link):
             )
 
     def sweep(self, now: float, warn_after: float) -> None:
-        """Warn of a blockade, and fail overdue replies, for which no thread waits; coarse timer.
+        """Warn of a blockade, and fail overdue replies, for which no thread waits.
+
+        The coarse timer of :class:`Housekeeping` calls this.
 
         :param now: seconds of the loop's clock
         :param warn_after: seconds between warnings

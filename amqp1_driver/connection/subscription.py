@@ -83,7 +83,7 @@ class Subscription:
         return self._stalls + sum(r.window.stalls for r in self.receivers)
 
     def counters(self) -> dict[str, int]:
-        """Return by name: ``stalls`` and ``received`` since creation, ``unsettled`` now."""
+        """Return counters by name: ``stalls`` and ``received`` so far, ``unsettled`` now."""
         return {
             "stalls": self.stalls,
             "received": self._received_total,
@@ -181,7 +181,8 @@ class Subscription:
 
         A link on which no delivery is unsettled keeps a credit of 1.
 
-        :returns: the credit taken back, messages; those that the bus has sent by then still arrive
+        :returns: the credit taken back, in messages; messages that the bus has sent by then still
+            arrive
         """
         before = sum(receiver.window.credit for receiver in self.receivers)
         for receiver in self.receivers:
@@ -314,10 +315,10 @@ class Subscriber:
         self._links = links
         self._scheduler = links.shared.network
         self._provisioner = links.provisioner
-        #: changes with the reply address
+        #: how messages are addressed now; replaced when the reply address changes
         self.context = context
         self._names = count(1)
-        #: subscriptions that are being provisioned (None), or will be after a pause (its timer)
+        #: subscriptions that are being provisioned (None), or will be after a pause (timer)
         self._pending: dict[Subscription, Timer | None] = {}
         #: nodes that are being provisioned and have no links yet, by subscription
         self._declaring: dict[Subscription, list[Node]] = {}
@@ -379,7 +380,7 @@ class Subscriber:
         subscription.last_error = error
         if not isinstance(error, (exceptions.AuthenticationFailed, exceptions.LinkFailed)):
             return
-        if self.context.profile.provision is Provision.TOKENS:  # nobody can declare it
+        if self.context.profile.provision is Provision.TOKENS:  # AMQP can't create entities
             subscription.refused(error)
         if self._alive:
             retry = self._retries.get(subscription, self._links.shared.retry)
@@ -402,7 +403,7 @@ class Subscriber:
         for receiver in subscription.receivers:
             receiver.declared()
         if not subscription.receivers:
-            subscription.look_if_ready()  # it reads nothing
+            subscription.look_if_ready()  # there are no links to wait for
 
     def _add_receivers(self, subscription: Subscription, nodes: list[Node]) -> None:
         if subscription.receivers:
@@ -460,7 +461,7 @@ class LinkOwner(Protocol):
         ...
 
     def delete_unused(self, nodes: tuple[Node, ...], readers: int, done: Answered) -> None:
-        """Delete what the bus would keep of nodes; see :class:`Provisioner`."""
+        """Delete the unused queues of nodes; see :meth:`Provisioner.delete_unused`."""
         ...
 
 
@@ -495,8 +496,8 @@ class Subscriptions:
     ) -> None:
         """Detach the links of a subscription.
 
-        :param done: called once the bus has deleted what it should not keep; with False if it was
-            too slow
+        :param done: called with True once the bus has deleted the queues that it should not keep;
+            with False if the bus was too slow
         """
         nodes = subscription.nodes
         if self.subscriptions.pop(subscription, subscription) is None:

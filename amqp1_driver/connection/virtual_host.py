@@ -31,7 +31,7 @@ class VirtualHost:
         return None if self.name is None else self._prefix + self.name
 
     def learn(self, profile: BusProfile) -> bool:
-        """Note that the peer has opened, and use its spelling from now on.
+        """Note that the peer has sent its Open frame, and use its spelling from now on.
 
         :returns: whether the last Open frame had the wrong spelling, so that the driver has to
             connect again
@@ -43,7 +43,7 @@ class VirtualHost:
         return True
 
     def refused(self) -> None:
-        """Use the other spelling next time, because the peer did not open.
+        """Use the other spelling next time, because the peer has sent no Open frame.
 
         The first refusal after a successful Open keeps the spelling.
         """

@@ -6,5 +6,5 @@ from amqp1_driver.driver.driver import Amqp1Driver
 
 __all__ = ["Amqp1Driver"]
 
-# the name under which the entry point and users know it
+# the module in which the entry point and users find the class
 Amqp1Driver.__module__ = __name__

@@ -2,8 +2,8 @@
 
 """The queue of deliveries from the I/O thread to the application's threads.
 
-The credit of the subscription's links bounds it: queued deliveries are not settled, and the peer
-sends no more than its credit.
+The credit of the subscription's links bounds the queue: queued deliveries are not settled, and the
+peer sends no more messages than it has credit for.
 """
 
 import threading
@@ -28,8 +28,8 @@ def _call_now(fn: Callable[[], object]) -> None:
 class DeliveryQueue:
     """A queue that hands deliveries, in order, to polling threads or to a consumer.
 
-    A poller that finds the queue empty leaves a locked gate, which the I/O thread opens. A gate
-    costs a tenth of a condition variable, and nothing while no poller waits.
+    A poller that finds the queue empty waits at a gate: a locked lock, which the I/O thread
+    releases. A gate costs a tenth of a condition variable, and nothing while no poller waits.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class DeliveryQueue:
         self._handing_over = False
 
     def use(self, later: Callable[[Callable[[], object]], object]) -> None:
-        """Set the function that wakes other threads later, see :meth:`EventLoop.later`."""
+        """Set the function that wakes other threads later, see :meth:`Iteration.later`."""
         self._later = later
 
     def set_consumer(
@@ -99,8 +99,8 @@ class DeliveryQueue:
         """Take the oldest delivery, and wait for one if the queue is empty.
 
         :param until: when to stop waiting, monotonic seconds; None: never
-        :returns: None if the queue is empty and the time is over, after :meth:`stop`, or, once,
-            after :meth:`interrupt`
+        :returns: None if the queue is empty and either the time is over, or :meth:`stop` was
+            called, or :meth:`interrupt` was called since the last None
         """
         while True:
             try:
@@ -133,7 +133,7 @@ class DeliveryQueue:
         self._later(gate.release)
 
     def interrupt(self) -> None:
-        """Call ``on_interrupt``, or wake one poller, to check the state of the subscription."""
+        """Have the reader check the subscription: call ``on_interrupt``, or wake one poller."""
         if self._on_interrupt is not None:
             self._on_interrupt()
             return

@@ -53,7 +53,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _preload(settings: options.Settings, hosts: tuple[options.Host, ...]) -> None:
-    """Import what only these settings need; the code that uses a missing module reports it."""
+    """Import modules that only these settings need; the code that uses a missing one reports it."""
     names = []
     if any(settings.tunnel.websocket(host.port) for host in hosts):
         names.append("amqp1_driver.eventloop.websocket")
@@ -177,7 +177,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
     @staticmethod
     def _destination(service: Service, known: dict[Any, Destination], target: Any) -> Destination:
-        """Return the one object for all messages to a target, which other caches have as key."""
+        """Return the one :class:`Destination` of a target; other caches use this object as key."""
         key = (target.exchange, target.topic, target.server, target.fanout)
         found = known.get(key)
         if found is None:
@@ -254,7 +254,8 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
     ) -> Any:
         """Subscribe to ``topic.priority`` of each target; each pool gets every message.
 
-        :raises NotImplementedError: a pool on a bus that stores no messages
+        :raises NotImplementedError: the bus can't provide ``pool``, for example since it stores no
+            messages
         """
         destinations = dict.fromkeys(
             Destination(Service.NOTIFY, target.exchange, f"{target.topic}.{priority}")
@@ -282,7 +283,8 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
 
         load = codec.load_request if service is Service.RPC else codec.load_notification
 
-        # the server settles a batch as a whole: with credit for less than two it never fills
+        # the server settles a batch as a whole: with credit for less than two batches, a batch
+        # would never fill up
         credit = max(credit, 2 * (batch_size or 1))
 
         def subscribe(queue: "DeliveryQueue") -> "tuple[Client, Subscription]":
@@ -322,7 +324,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             client.close()
 
     def _ready(self, service: Service) -> "Client":
-        """Return the client of this process; make it at the first use, or if its loop has died.
+        """Return the client of this process; make one at the first use, or if its loop has died.
 
         The client's purpose is the service of its first use: each transport of oslo.messaging is
         for RPC or for notifications, but does not say which.
@@ -338,7 +340,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             return self._client
 
     def _make_client(self, purpose: str) -> "Client":
-        # imported late: it needs proton, and __init__ reports a missing proton
+        # imported late: the client needs proton, and __init__ reports a missing proton
         arguments = self._hosts, self._settings, self._virtual_host, self._exchange, purpose
         if self._settings.telemetry.wanted:
             from amqp1_driver.driver.reporting import observed_client

@@ -20,14 +20,15 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
     """One request or notification.  Application threads; no method raises, except
     :meth:`heartbeat` after :meth:`reply`.
 
-    :param listener: the listener that received it
-    :param delivery: its delivery, which ``acknowledge`` or ``requeue`` settles once
+    :param listener: the listener that received the message
+    :param delivery: the message's delivery, which ``acknowledge`` or ``requeue`` settles once
     """
 
     #: context and message of the sender; :meth:`__getattr__` decodes them at the first access
     ctxt: dict[str, Any]
     message: Any
-    #: longest time between heartbeats that the caller accepts, seconds; None: it wants none
+    #: longest time between heartbeats that the caller accepts, seconds; None: the caller wants no
+    #: heartbeats
     client_timeout: float | None
     _replied = False
     _malformed: exceptions.DecodeError | None = None
@@ -43,11 +44,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         self._correlation_id = message.message_id_raw
         self._reply_to = message.reply_to
         self._body: tuple[Any, str | None] | None = message.body, message.content_encoding
-        #: address and host it came from
+        #: address and host from which the message came
         self.where = delivery.address, delivery.host
 
     def __getattr__(self, name: str) -> Any:
-        """Decode the body at the first access to its parts, which are no attributes before.
+        """Decode the body at the first access to one of its parts, which then become attributes.
 
         :raises DecodeError: the body is malformed; the message is rejected
         """
@@ -83,7 +84,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             return False
 
     def acknowledge(self) -> None:
-        """Settle as accepted (AMQP 1.0, 3.4.2), which makes room for the next message.
+        """Settle the message as accepted (AMQP 1.0, 3.4.2), which makes room for the next one.
 
         The disposition of a call goes out within a few milliseconds or with the reply, since the
         sender waits for the reply.
@@ -91,11 +92,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         self._settle(Outcome.ACCEPTED, idly=self._reply_to is not None)
 
     def requeue(self) -> None:
-        """Settle as released (3.4.4): the bus gives the message to another server or to the sender.
+        """Settle the message as released (3.4.4): the bus gives it to another server or the sender.
 
-        On a bus that counts only modified deliveries the outcome is modified (3.4.5), so that the
-        message does not come back without end. If the outcome is final already, this listener
-        gets the message once more.
+        If the bus counts only modified deliveries as failed, the outcome is modified (3.4.5):
+        otherwise the message would come back without end. If the delivery is settled already,
+        this listener gets the message once more.
         """
         self._listener.forget(self._message_id)
         delivery = self.delivery
@@ -148,7 +149,7 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             )
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
-        """Send the result or the exception to the caller, if it waits for one."""
+        """Send the result or the exception to the caller, if the caller waits for a reply."""
         self._replied = True
         if self._reply_to is None or self._correlation_id is None:
             LOG.debug("Message %s wants no reply", self.msg_id)

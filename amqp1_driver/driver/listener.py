@@ -3,7 +3,7 @@
 """The listener, which turns deliveries into messages for oslo.messaging's server.
 
 If the server runs its work on threads of its own, the I/O thread hands each message directly to
-it. Otherwise a thread of oslo.messaging polls the listener.
+the server. Otherwise a thread of oslo.messaging polls the listener.
 """
 
 import random
@@ -79,7 +79,8 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         :param timeout: seconds to wait for the first message; None: no limit
         :param batch_timeout: seconds to wait for the rest of the batch, from the first message
             on; None: the rest of ``timeout``
-        :returns: after :meth:`stop` the messages that are left, then an empty list
+        :returns: the messages; an empty list if none came in time. After :meth:`stop` the messages
+            that are left, then an empty list
         """
         until = None if timeout is None else time.monotonic() + timeout
         batch: list[Incoming] = []
@@ -121,9 +122,9 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def stop(self) -> None:
         """Stop receiving new messages; a poller goes on until it has taken all received ones.
 
-        This waits for messages on their way, until the bus confirms that there are no more or
-        the wait takes too long. Without a poller, the callback has got all received messages
-        when this returns.
+        This method waits for the messages that are on their way, until the bus confirms that
+        there are no more, or the wait takes too long. Without a poller, the callback has got all
+        received messages when this method returns.
         """
         self._ended.set()
         if self.subscription is not None:
@@ -131,7 +132,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         self.queue.stop()
 
     def cleanup(self) -> None:
-        """Give back the messages that nobody polled, and detach the links."""
+        """Release the messages that no poller took, and detach the links."""
         self._ended.set()
         self.queue.stop()
         for delivery in self.queue.drain():
@@ -178,7 +179,10 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         return self.client.dead and not self.queue.stopped and self.subscription is not None
 
     def _resubscribe_at(self) -> float:
-        """Return when to subscribe again; the first call after a death begins the pause."""
+        """Return the time at which to subscribe again.
+
+        The first call after the I/O thread has died sets that time.
+        """
         if self._again_at is None:
             pause = self._pauses.next(time.monotonic())
             self._again_at = time.monotonic() + pause
@@ -269,8 +273,9 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def _admit(self, incoming: Incoming, delivery: Delivery, message: codec.Message) -> bool:
         """Return False for a redelivery of a message that this listener processes or processed.
 
-        While the first delivery is in progress and its link has gone, the new delivery takes its
-        place and gets its outcome. Otherwise the new delivery is accepted.
+        If the message is still in progress, and the link of its first delivery has gone, the new
+        delivery replaces the first one and gets the outcome of the message. Otherwise this method
+        settles the new delivery as accepted.
         """
         message_id = message.message_id
         if self._duplicates is None or not isinstance(message_id, str):
@@ -294,7 +299,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def log_rejected(
         self, message_id: Any, address: str | None, host: str, error: BaseException
     ) -> None:
-        """Log that a message was rejected; a flood of them makes only a few lines a minute."""
+        """Log that a message was rejected; many rejections make only a few lines a minute."""
         note = self._complaints.note(time.monotonic())
         if note is not None:
             LOG.error(
@@ -309,7 +314,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def finish(self, incoming: Incoming, message_id: Any) -> Delivery | None:
         """End the processing of a message.
 
-        :returns: the delivery to settle; None if it was returned before
+        :returns: the delivery to settle; None if an earlier call has returned it
         """
         with self._lock:
             if isinstance(message_id, str) and self._in_work.get(message_id) is incoming:
@@ -337,7 +342,7 @@ class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
 
     :param listener: the listener that receives the messages
     :param batch_size: messages that the server wants at a time
-    :param batch_timeout: seconds to wait for that many
+    :param batch_timeout: seconds to wait for a full batch
     """
 
     def __init__(self, listener: Listener, batch_size: int, batch_timeout: float | None) -> None:
@@ -358,7 +363,7 @@ class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
 
     @staticmethod
     def _guarded(callback: Callable[[list[Incoming]], object], batch: list[Incoming]) -> None:
-        """Call the callback; if it raises, give back the batch: no message may keep its credit."""
+        """Call the callback; if it raises, release the batch, so that its credit is free again."""
         try:
             callback(batch)
         except Exception:
@@ -371,7 +376,7 @@ class ListenerAdapter(compat.PollStyleListenerAdapter):  # type: ignore[misc]
                 message.return_unprocessed()
 
     def stop(self) -> None:
-        """Stop the listener; it hands over no messages after this has returned."""
+        """Stop the listener; it hands over no messages after this method has returned."""
         if self._direct:
             self.listener.stop()
             compat.Listener.stop(self)

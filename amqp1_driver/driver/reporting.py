@@ -3,8 +3,8 @@
 """Telemetry records as messages on the bus, over a connection of their own.
 
 That connection is not observed, so that reporting does not report on itself. Best effort: a record
-that can't be sent in time is lost, and the next records count it as dropped. Lives on the hub's
-thread and on one of its own.
+that can't be sent in time is lost, and the next records count it as dropped. The telemetry
+hub calls the sink on the hub's thread; the sink sends on a thread of its own.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ MOST = 500
 CAPACITY = 20000
 #: seconds within which a message has to be sent
 TIMEOUT = 5.0
-#: the same while the transport is being closed
+#: seconds within which a message has to be sent while the application closes the transport
 CLOSING = 1.0
 
 

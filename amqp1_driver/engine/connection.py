@@ -98,10 +98,10 @@ class EngineConnection:
         silence_failures()
         self.pn_connection = self.pyngus.pn_connection
         self.pn_transport = self.pyngus.pn_transport
-        # pyngus has a collector of its own, which sees no events any more
+        # all events go to this collector, and none to the one that pyngus has made
         self.pn_collector = proton.Collector()
         self.pn_connection.collect(self.pn_collector)
-        #: addresses of proton's objects, and a buffer for output; see :class:`Connection`
+        #: addresses of proton's objects, and an output buffer; see :class:`deliveries.Connection`
         self.collector = self.transport = 0
         self.outgoing: Any = None
         #: all links that proton has not freed
@@ -119,7 +119,7 @@ class EngineConnection:
         self.unread = False
         #: whether the peer has asked for an echo that is not answered yet
         self.asked = False
-        #: whether SASL goes on
+        #: whether SASL is in progress
         self.in_sasl = "x-sasl-mechs" in properties
         self._ended = False
         self._deadline = 0.0
@@ -164,7 +164,7 @@ class EngineConnection:
         _ = self.has_output
 
     def _noted(self, count: int) -> int:
-        """Note that input or output has ended: pyngus then has to look for failures."""
+        """Return ``count``; if it is negative, have pyngus look for failures."""
         if count < 0:
             self._ended = True
         return count
@@ -185,7 +185,7 @@ class EngineConnection:
         if busy or self._ended or not deadline or now >= deadline or now >= ticks.due:
             # SASL, timers, tick, end of connection: rare, hence done by pyngus
             deadline = self._deadline = float(self.pyngus.process(now))
-            self.path.pump(self)  # the tick of pyngus may have had events
+            self.path.pump(self)  # the tick of pyngus may have caused events
             if self.pyngus.pn_transport is not None:
                 ticks.ticked(self.pn_transport, now)
             deadline = ticks.sooner(deadline)
@@ -268,7 +268,7 @@ class EngineConnection:
         sessions = list(all_sessions(self.pn_connection))
         self.pyngus.destroy()
         for session in sessions:
-            session.context = None  # breaks a cycle through proton, invisible to Python's collector
+            session.context = None  # breaks a cycle through proton that Python can't collect
         self.pn_connection = self.pn_transport = self.pn_collector = None
 
 
@@ -541,7 +541,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             link
         :param target: address of the target; empty: that of the source
         :param paired: whether to set the link property ``paired``
-        :param kind: capability that the source has to have; empty: none
+        :param kind: as ``capability``, but the source does not expire with the link; empty: none
         :param group: receive only messages with this group-id, exclusively (a session of Azure
             Service Bus); None: no such filter
         :param properties: names and values of the link's properties, unless ``paired``

@@ -2,9 +2,10 @@
 
 """Deliveries and bytes of a connection, over proton's documented Python API; on the I/O thread.
 
-:class:`Deliveries` is what the engine needs. :class:`ProtonDeliveries` is the complete and readable
-implementation. ``speedups`` has another one, which does the common cases in C and leaves all others
-to this one. Both behave alike, and every test of the protocol runs over both.
+:class:`Deliveries` is the interface that the engine uses. :class:`ProtonDeliveries` is the complete
+and readable implementation. ``speedups`` has another one, which does the common cases in C and
+leaves all others to :class:`ProtonDeliveries`. Both behave alike, and every test of the protocol
+runs over both.
 """
 
 from collections.abc import Iterable
@@ -277,7 +278,7 @@ class ProtonDeliveries:
         The delivery of a message that is too large is rejected, so that a broker does not deliver
         it again.
         """
-        if link.ended and not link.discards:  # the peer does not know yet
+        if link.ended and not link.discards:  # the peer does not know of the end yet
             return
         if delivery.aborted:
             delivery.settle()
@@ -316,7 +317,7 @@ class ProtonDeliveries:
             link.unsettled[key] = self._kept(delivery)
         link.handler.link_delivery(key, data, settled)
 
-    # -- what another implementation does otherwise ------------------------------
+    # -- overridden by another implementation -----------------------------------
 
     def _key(self, delivery: Any) -> int:
         """Return the key of a sent delivery."""

@@ -40,7 +40,7 @@ class FlowEcho:
     """The echo requests of one connection, in both directions.
 
     ``ask`` and ``answered`` serve our requests; ``asked``, ``heard`` and ``reply`` serve those of
-    the peer. An ``FlowEcho`` keeps no reference to its connection.
+    the peer. A ``FlowEcho`` keeps no reference to its connection.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class FlowEcho:
         self.staged = b""
         #: name -> sending link whose Attach frame this module has not seen on its way out
         self.awaiting_handle: dict[bytes, Any] = {}
-        #: whether the received bytes that are not processed yet ask for an echo, by subject
+        #: whether received bytes that are not processed yet ask for an echo about a link, a session
         self._about_link = self._about_session = False
         #: links for which the same bytes have a Flow frame
         self._heard: dict[Any, None] = {}
@@ -141,7 +141,7 @@ class FlowEcho:
         return len(self.staged) + int(waiting) > _MUCH
 
     def _reply(self, connection: Any, link: Any) -> None:
-        """Answer a request about a link with a Flow frame that states how the link stands."""
+        """Answer a request about a link with a Flow frame that contains the link's state."""
         if link.pn_link.session.state & _OPEN != _OPEN:
             return
         try:

@@ -25,7 +25,7 @@ class IdleTimeout:
         self._frames = (0, 0)
 
     def ticked(self, transport: Any, now: float) -> None:
-        """Note a tick of proton; the next one is due soon if there were frames since the last.
+        """Note a tick of proton; if frames have passed since the last one, make another due soon.
 
         :param now: seconds of the caller's clock
         """

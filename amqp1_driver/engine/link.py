@@ -100,7 +100,7 @@ class DetachedHandler:
 
 
 class LinkConnection(Protocol):
-    """The connection of a link, as the link knows it."""
+    """The connection of a link, as far as the link needs it."""
 
     echo: FlowEcho
     held: dict[Any, None]
@@ -198,14 +198,14 @@ class Link:
         return self.pn_link is not None and not self._no_detach and self.pn_link.state == _ACTIVE
 
     def close(self) -> None:
-        """Send a closing Detach, unless that has been done."""
+        """Send a closing Detach, unless this end has sent one."""
         if self.pn_link.state & proton.Endpoint.LOCAL_ACTIVE:
             self.pn_link.close()
 
     # -- events of proton -------------------------------------------------------
 
     def session_ended(self) -> None:
-        """Process the end of the session by the peer."""
+        """Process the peer's End of the session."""
         self._no_detach = True
         remote = self.pn_link.session.remote_condition
         self._detached(*(condition(remote) if remote else ("amqp:session:ended", None)))
@@ -240,7 +240,7 @@ class Link:
             self.closed()
 
     def remote_detached(self) -> None:
-        """Process a Detach of the peer that does not close; no other will follow."""
+        """Process a Detach of the peer that does not close; no further Detach will follow."""
         self._no_detach = True
         self.redirect = redirect(self.pn_link.remote_condition)
         self._detached(*condition(self.pn_link.remote_condition))
@@ -350,7 +350,7 @@ class EngineSender(Link):
     def hold(self) -> bool:
         """Arrange a call of :meth:`SenderHandler.link_credit` when there may be room.
 
-        :returns: always False, the result of :attr:`may_send` then
+        :returns: always False, so that :attr:`may_send` can return the result
         """
         self.connection.held[self] = None
         return False
@@ -422,7 +422,10 @@ class EngineReceiver(Link):
         self.path.flow(self, credit)
 
     def settle(self, key: int, outcome: Outcome) -> bool:
-        """Settle a delivery with an outcome; False if it is no longer known."""
+        """Settle a delivery with an outcome.
+
+        :returns: False if the link does not know the key (any more)
+        """
         return self.path.settle(self, key, outcome)
 
     def drain(self) -> None:

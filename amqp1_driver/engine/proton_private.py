@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the engine uses of proton beside its documented Python API; a test asserts that it exists.
+"""The parts of proton that the engine uses besides proton's documented Python API.
 
 proton's Python binding is made with cffi. Its module ``cproton_ffi`` and the attribute ``_impl`` of
-its objects are not documented. The C functions behind them are.
+its objects are not documented; the C functions behind them are documented. A test asserts that all
+these parts exist.
 """
 
 import ctypes

@@ -14,7 +14,7 @@ _UNBOUNDED = 4294967295
 
 
 class SessionLink(Protocol):
-    """A link, as its session knows it."""
+    """A link, as far as its session needs it."""
 
     def session_ended(self) -> None: ...
 
@@ -28,7 +28,7 @@ def all_sessions(pn_connection: Any) -> Iterator[Any]:
 
 
 class EngineSession:
-    """A session that this end begins; it may exist without links, and lives as long as its peer's.
+    """A session that this end begins; it needs no links, and lasts until the peer ends it.
 
     :param pn_connection: proton's connection
     :param pn_transport: proton's transport, for the peer's largest frame

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A descriptor that a borrowing thread waits for instead of the loop's own thread."""
+"""The loan of a watched descriptor to a caller, which waits in place of the loop's own thread."""
 
 import math
 import os
@@ -38,8 +38,8 @@ class BorrowedFd:
     def begin(self, fileno: int, registration: object) -> None:
         """Begin a loan: set the descriptor that wait() waits for.
 
-        :param registration: the watch's registration of ``fileno``; if this is not the one of the
-            last loan, the number belongs to another file
+        :param registration: the watch's registration of ``fileno``; if it differs from that of
+            the last loan, the descriptor's number may belong to another file now
         """
         if registration is not self._registration:
             if self._registration is not None:
@@ -51,7 +51,8 @@ class BorrowedFd:
     def wait(self, seconds: float) -> bool:
         """Wait for input on the descriptor.
 
-        :returns: True if there is input, an end or an error; False after ``seconds`` or recall()
+        :returns: True if there is input, the end of input or an error; False after ``seconds`` or
+            recall()
         """
         ready = self._poll.poll(math.ceil(min(seconds, MAX_POLL_SECONDS) * 1000))
         if len(ready) == 1 and ready[0][0] == self.fileno:

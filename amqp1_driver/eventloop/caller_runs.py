@@ -40,7 +40,10 @@ class CallerRuns:
         future: Future[Any] | None,
         until: float,
     ) -> None:
-        """Do one batch with ``fn(op)`` in it, and serve ``future`` if there is one.
+        """Do one batch that includes ``fn(op)``.
+
+        If there is a ``future``, and the loop can lend its socket, this thread then also reads the
+        socket until ``future`` is done.
 
         :param ident: the id of this thread
         :param future: see :meth:`EventLoop.put`
@@ -92,7 +95,7 @@ class CallerRuns:
         future: Future[Any],
         until: float,
     ) -> bool:
-        """Do a batch, then one more for each input until ``future`` is done.
+        """Do a batch, then one more each time input arrives, until ``future`` is done.
 
         :param loan: the loan of the socket, which has begun
         :returns: True if the loop's own thread may sleep on; see :meth:`Iteration.batch`
@@ -101,7 +104,7 @@ class CallerRuns:
         turn = self._turn
         changes = watch.changes
         asleep = turn.batch(ident, begin)
-        # Once the watched descriptors have changed, or the loop ends, its own thread takes over.
+        # Once the watched descriptors change, or the loop ends, the loop's own thread takes over.
         while (
             asleep
             and not future.done()

@@ -19,14 +19,14 @@ from amqp1_driver.eventloop.tunnel import ProxyParameters, Tunnel, TunnelError
 if TYPE_CHECKING:
     import socket
 
-# A proxy's answer is small. The transport reads the bytes that come from behind the proxy.
+# Bytes of one read; a proxy's answer is smaller. The transport reads all that the host sends later.
 _RECEIVE_SIZE = 64 * 1024
 
 _Prepared = tuple[list[resolver.AddrInfo], ssl.SSLContext | None]
 
 
 class Stage(enum.Enum):
-    """The stages of an approach; an approach only moves forward."""
+    """The stages of a :class:`Dial`, which only moves forward."""
 
     RESOLVING = "looking up the host name"
     CONNECTING = "connecting"
@@ -39,8 +39,8 @@ class Arrival:
     """A byte stream to the host, in clear so far. The loop does not watch the socket.
 
     :param description: both ends, for logs
-    :param address: of the peer, or of the proxy
-    :param context: for TLS; None without TLS
+    :param address: address of the peer, or of the proxy if there is one
+    :param context: the context for TLS; None without TLS
     :param rest: bytes that the host has sent already
     """
 
@@ -87,7 +87,7 @@ class Dial:
 
     @property
     def stage(self) -> Stage:
-        """Return the stage that the approach has reached."""
+        """Return the stage that the dial has reached."""
         return self._stage
 
     @property
@@ -165,7 +165,7 @@ class Dial:
             return
         self._socket, self._connector = result, None
         self._address = connector.address
-        # Made now: a peer that hangs up during the handshake has no address any more.
+        # The text is made now: a peer that hangs up during the handshake has no address any more.
         self._description = (
             f"{join_host_port(self._host, self._port)} at {connector.address}"
             f" from {format_address(result.getsockname())}"
@@ -201,7 +201,7 @@ class Dial:
             self._loop.call_later(0, functools.partial(self._read_last, tunnel, exc))
 
     def _read_answer(self, tunnel: Tunnel) -> bool:
-        """Read once.
+        """Read once from the proxy, and pass the data to the tunnel.
 
         :returns: False if nothing more can be read now
         """
@@ -252,7 +252,7 @@ class Dial:
 
 
 def _prepare(host: str, port: int, tls: TlsParameters | None) -> _Prepared:
-    """Do all that may block, on a thread of its own.
+    """Make the TLS context and look up the host; both may block, so no loop runs this.
 
     :raises OSError: the host name does not resolve
     :raises TlsError: see make_context()

@@ -19,9 +19,9 @@ class Future(Generic[T]):
     """The result of one operation, completed exactly once.
 
     Threads: any thread may complete a future (normally the loop thread does), and any number of
-    threads may wait for it. The thread that takes the claim writes value or error, then
-    ``_done``, then opens the gate. Other threads read value and error only after they have seen
-    ``_done`` or passed the gate.
+    threads may wait for it. Only one thread can take the claim, which is the right to complete
+    the future; that thread writes value or error, then ``_done``, then opens the gate. Other
+    threads read value and error only after they have seen ``_done`` or passed the gate.
 
     The gate is a lock that starts locked; waiters queue at it. A lock is faster than a condition
     variable by half, and each waiting caller has a future of its own anyway.
@@ -58,7 +58,7 @@ class Future(Generic[T]):
             self._release(self._gate)
 
     def set_result(self, value: T) -> bool:
-        """Complete the future with a value; False if it was completed or cancelled before."""
+        """Complete the future with a value; return False if it was complete or cancelled."""
         try:  # the code of _claim() and _finish(), inline because every message comes here
             self._claims.pop()
         except IndexError:
@@ -72,7 +72,7 @@ class Future(Generic[T]):
         return True
 
     def set_exception(self, error: BaseException) -> bool:
-        """Complete the future with an exception; False if it was completed or cancelled before."""
+        """Complete the future with an exception; return False if it was complete or cancelled."""
         if not self._claim():
             return False
         self._error = error

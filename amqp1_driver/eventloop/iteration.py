@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One turn (iteration) of a loop, on the thread that holds the loop lock (``loop_lock``).
+"""One iteration of a loop, on the thread that holds the loop lock (``loop_lock``).
 
-The order of a turn: ready descriptors, due timers, operations, output, waiting threads.
+The order of an iteration: ready descriptors, due timers, operations, output, waiting threads.
 """
 
 import math
@@ -22,12 +22,16 @@ BATCH = 256
 # sends together what these threads post in answer; post_lazily() does not end a nap.
 NAP_SECONDS = 0.004
 # Seconds of the longest wait, in place of NAP_SECONDS, while one thread makes call after call and
-# serves itself. The batch of each call then does the work that the call before has left.
+# serves itself (see Iteration). The batch of each call does the work that the last call has left.
 CALM_SECONDS = 0.025
 
 
 class Iteration:
-    """The state of a loop, and the code of one turn.
+    """The state of a loop, and the code of one iteration.
+
+    A caller *stands in* for the loop when it does a batch on its own thread while the loop's own
+    thread sleeps (see :class:`CallerRuns`). It *serves itself* if it then also reads the socket
+    until its future is done.
 
     Threads: the thread that holds the loop lock (``loop_lock``) is the loop thread; ``ident`` is
     its id. The loop's own thread releases ``loop_lock`` only while it waits in the poller.
@@ -56,8 +60,8 @@ class Iteration:
         self.ident: int | None = None
         #: None before the loop starts
         self.watch: Watch | None = None
-        #: True if no further turn may begin, and no thread may stand in: stop() was called, or the
-        #: loop dies, or the loop belongs to the parent process
+        #: True if no further iteration may begin, and no thread may stand in: stop() was called, or
+        #: the loop dies, or the loop belongs to the parent process
         self.stopping = False
         self.abandoned = False
         #: True once the loop has ended and has freed all that it held
@@ -69,7 +73,7 @@ class Iteration:
         self.hooks: list[Callback] = []
         self._gates: list[Any] = []
         self._later: list[Callback] = []
-        #: longest next wait in seconds, after which the hooks run again; 0: no limit
+        #: limit of the loop's next wait in seconds, after which the hooks run again; 0: no limit
         self.linger = 0.0
         self._napping = 0.0
         # deadline of the earliest timer when the loop last began to wait
@@ -111,7 +115,7 @@ class Iteration:
         if events:
             watch.dispatch(events)
         # When the wait began, no timer was due before ``_due``. Timers set since then wait for the
-        # next turn.
+        # next iteration.
         if (now := time.monotonic()) >= self._due:
             self.timers.run_due(now)
         if self.mailbox.entries:
@@ -122,7 +126,7 @@ class Iteration:
             watch.recall()
 
     def batch(self, ident: int, work: Callback) -> bool:
-        """Do one batch on another thread while the loop's own thread sleeps.
+        """Do one batch on the calling thread while the loop's own thread sleeps.
 
         :param ident: the id of this thread, which holds ``loop_lock``
         :param work: called first

@@ -43,7 +43,7 @@ class EventLoop:
 
     While the loop's own thread sleeps, a thread that has an operation may do the work in its place
     (see ``alone`` of put()), and is the loop thread meanwhile. :class:`Iteration` does the work of
-    one turn; its docstring says which data other threads read without the loop lock
+    one pass; its docstring says which data other threads read without the loop lock
     (``loop_lock``), and why that is safe. The loop writes ``_cause`` once, before it calls the
     callbacks of on_death(); on_death() adds its callback before it reads ``_cause``.
 
@@ -148,9 +148,9 @@ class EventLoop:
         """Post an operation as post() does, but wait while the mailbox is full.
 
         :param timeout: seconds to wait for room; None waits for ever
-        :param alone: no other operation is under way. If the loop sleeps, this thread leaves the
-            loop asleep and does the work itself (it stands in for the loop). With more operations
-            under way, the loop batches them better.
+        :param alone: True if no other operation is under way. If the loop sleeps, this thread
+            leaves the loop asleep and does the work itself (it stands in for the loop). With more
+            operations under way, the loop batches them better.
         :param future: the future that this thread is going to wait for. If this thread stands in,
             it may go on to read the socket until the future is done, so that no other thread has
             to wake it. The caller must still wait for the future, which may not be done yet.
@@ -203,8 +203,8 @@ class EventLoop:
     def linger(self) -> None:
         """Have the hooks of add_before_sleep() run again soon, even if nothing else happens.
 
-        The next wait ends after at most :data:`NAP_SECONDS` seconds, or after ``turn.CALM_SECONDS``
-        seconds while a thread serves itself (see ``future`` of put()).
+        The next wait ends after at most :data:`NAP_SECONDS` seconds, or after
+        ``iteration.CALM_SECONDS`` seconds while a thread serves itself (see ``future`` of put()).
         """
         self.iteration.linger = NAP_SECONDS
 
@@ -223,7 +223,7 @@ class EventLoop:
 
         The loop treats a descriptor in error as ready for all that it is watched for.
 
-        :param failed: called with an exception of one of the callbacks; None: it ends the loop
+        :param failed: called with an exception of a callback; None: the exception ends the loop
         """
         self.assert_in_loop()
         self._watched.register(fileno, on_readable, on_writable, failed)

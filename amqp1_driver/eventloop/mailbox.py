@@ -39,8 +39,8 @@ class Mailbox:
         self._waiters: deque[Any] = deque()  # locks; _grant() releases one for each free place
         #: set by the loop before it looks for work once more and then waits
         self.sleeping = False
-        #: set by the loop while its wait is a nap (turn.NAP_SECONDS), which ends soon without a
-        #: wake-up
+        #: set by the loop while its wait is a nap (iteration.NAP_SECONDS), which ends soon without
+        #: a wake-up
         self.napping = False
         self._closed: tuple[str, BaseException | None] | None = None
         self._ended = False  # set after _closed; posters check it after the append
@@ -69,9 +69,9 @@ class Mailbox:
     def post_lazily(self, fn: Callable[[Any], object], op: Any = None) -> None:
         """Post an operation that may wait for the next post() or for the end of the loop's nap.
 
-        A nap is the short wait (``turn.NAP_SECONDS``) after a batch in which the loop has woken
-        other threads. Operations that come in quick succession during a nap go out together, after
-        one wake-up. A loop that sleeps without a nap is woken at once by this call.
+        A nap is the short wait (``iteration.NAP_SECONDS``) after a batch in which the loop has
+        woken other threads. Operations that come in quick succession during a nap go out together,
+        after one wake-up. If the loop sleeps without a nap, this call wakes it at once.
 
         :raises LoopClosed: the loop has ended.
         """

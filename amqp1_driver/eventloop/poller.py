@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The wait for descriptors and wake-ups on the loop thread: epoll natively, select elsewhere."""
+"""The loop's wait for descriptors and wake-ups: epoll with native threads, otherwise select."""
 
 import functools
 import os
@@ -26,7 +26,7 @@ class Waker:
     The lock prevents a late wake() from writing to a descriptor number that close() has just
     given back to the system. It is a native lock under eventlet too: the code under the lock
     cannot switch green threads, and the resolver's native threads take the lock. ``_pending``
-    saves the system calls of posters that come between a wake-up and the loop's clear().
+    saves the system calls of further posters between a wake-up and the loop's clear().
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Waker:
 
 
 class Poller(Protocol):
-    """The system's wait for ready descriptors. Lives on the loop thread.
+    """An interface to the system's wait for ready descriptors. Lives on the loop thread.
 
     The loop's own thread calls poll() without the loop lock (``loop_lock``). If the watch is
     ``shared``, poll() therefore reads nothing that another method writes.
@@ -123,7 +123,7 @@ class Poller(Protocol):
 
 
 class EpollPoller:
-    """A poller over epoll(7), level-triggered. The kernel holds the set and locks it."""
+    """A poller over epoll(7), level-triggered. The kernel keeps and locks the descriptors."""
 
     def __init__(self, epoll: Any) -> None:
         self._epoll = epoll  # close-on-exec, as Python opens it
@@ -155,7 +155,7 @@ class EpollPoller:
 
 
 class SelectPoller:
-    """A poller over select(2), or over eventlet's select, which has no limit of 1024."""
+    """A poller over select(2), or over eventlet's, which has no limit of 1024 descriptors."""
 
     def __init__(self, select: Callable[..., Any]) -> None:
         self._select = select

@@ -60,7 +60,7 @@ class TimerQueue:
         return len(self.heap) - self._dead
 
     def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
-        """Have run_due() call ``fn()`` once its time is ``when`` (seconds) or later."""
+        """Have run_due() call ``fn()`` once its argument is ``when`` (seconds) or later."""
         self._seq += 1
         timer = Timer(self, when, self._seq, fn)
         heapq.heappush(self.heap, timer)
@@ -83,7 +83,7 @@ class TimerQueue:
                 self._dead -= 1
         count = 0
         for timer in due:
-            # An earlier one of these calls may have cancelled it.
+            # The call of an earlier timer may have cancelled this one.
             if (fn := timer._take()) is not None:
                 fn()
                 count += 1

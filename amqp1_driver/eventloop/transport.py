@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOG = exceptions.logger(__name__)
 
 _RECEIVE_SIZE = 256 * 1024
-# Full buffers that a transport reads in a row before other connections have their turn.
+# Number of full buffers that a transport reads in a row before other connections have their turn.
 _RECEIVE_ROUNDS = 4
 
 
@@ -57,7 +57,8 @@ class Transport:
     owner: ``guard`` is the only way from here to the loop, and flush() and close() catch
     exceptions themselves.
 
-    :param proxy: the way to the host; with a proxy, only the proxy looks up the host's name
+    :param proxy: an HTTP proxy that connects to the host; only the proxy looks up the host's name.
+        None: no proxy
     :param timeout: seconds for everything until connected() is called
     """
 
@@ -122,7 +123,8 @@ class Transport:
     def serve(self, stream: ByteStream | None) -> None:
         """Have ``stream`` take the input and make the output from now on; None: the handler.
 
-        It saves calls: all messages go this way. With TLS the handler goes on to do both.
+        All messages go this way, so the direct calls save time. With TLS, ``stream`` is not used:
+        the handler goes on to take the input and make the output.
         """
         self._stream = stream
 
@@ -145,7 +147,7 @@ class Transport:
             ):
                 size = len(data)
                 n = outlet.send(data)
-                del data  # a view: the handler cannot change its buffer as long as it exists
+                del data  # the handler cannot change its buffer while this view exists
                 if n and stream is None:
                     handler.output_written(n)
                 elif n and stream is not None:
@@ -372,7 +374,7 @@ class Transport:
             self._loop.detach(self)
 
     def _stop(self) -> None:
-        """Stop the timer, the output and the approach, so that the loop makes no more calls."""
+        """Stop the timer, the output and the dial, so that the loop makes no more calls."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

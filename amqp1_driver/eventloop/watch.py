@@ -33,8 +33,9 @@ class Watch:
     (``loop_lock``), everything else on the thread that holds ``loop_lock``.
 
     The result of wait() may be out of date when the loop's own thread holds ``loop_lock`` again.
-    ``changes`` differs then, and look_again() polls anew. Events mean something only together with
-    the descriptor's registration, so dispatch() looks up the registration with ``loop_lock`` held.
+    ``changes`` then has another value than before wait(), and look_again() polls anew. Events mean
+    something only together with the descriptor's registration, so dispatch() looks up the
+    registration with ``loop_lock`` held.
 
     :raises OSError: out of descriptors
     """
@@ -48,7 +49,7 @@ class Watch:
             self._waker.close()
             raise
         self._read_wakeups = self._poller.add_waker(self._waker.fileno())
-        #: Poller.poll(): waits up to so many seconds (None: for ever) and returns the events.
+        #: poll() of the poller: waits up to the given seconds (None: for ever), returns the events
         self.wait: Callable[[float | None], list[tuple[int, int]]] = self._poller.poll
         #: True if another thread may change the poller while the loop's own thread waits in it
         self.shared = isinstance(self._poller, EpollPoller)
@@ -78,7 +79,7 @@ class Watch:
     ) -> None:
         """Watch a descriptor for reading.
 
-        :param failed: called with an exception of one of the callbacks; None: it ends the loop
+        :param failed: called with an exception of a callback; None: the exception ends the loop
         """
         self.changes += 1
         self._poller.add(fileno, READ)
@@ -105,14 +106,14 @@ class Watch:
         self._poller.remove(fileno)
 
     def lend(self) -> BorrowedFd | None:
-        """Lend the only descriptor to another thread, which waits for it until take_back().
+        """Lend the only watched descriptor to another thread, which waits for it until take_back().
 
         Meanwhile wait() reports only errors of that descriptor. An error wakes both threads: the
-        first thread that holds ``loop_lock`` handles the error, and the other one sees the new
-        value of ``changes``.
+        thread that gets ``loop_lock`` first handles the error, and the other one sees the new value
+        of ``changes``.
 
-        :returns: the loan; None unless exactly one descriptor is watched, and for reading only.
-            None also if the poller is not epoll, or the system refuses
+        :returns: the loan; None if the loop watches more or less than one descriptor, or watches it
+            for writing too, if the poller is not epoll, or if the system refuses
         """
         poller = self._poller
         if len(self._registrations) != 1 or not isinstance(poller, EpollPoller):
@@ -187,7 +188,7 @@ class Watch:
 
     @staticmethod
     def _failed(registration: _Registration, error: Exception) -> None:
-        """Report an exception of a callback; an unprotected one ends the loop."""
+        """Pass a callback's exception to ``failed``; without ``failed``, it ends the loop."""
         if registration.failed is None:
             raise error
         registration.failed(error)

@@ -22,7 +22,7 @@ from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.transport import Transport
 from amqp1_driver.exceptions import printable
 
-#: largest message in bytes that we send; at most as many bytes are held masked and unsent
+#: largest message that we send, bytes of payload; at most one message is held masked and unsent
 _CHUNK = 64 * 1024
 #: bytes of a refusal's body that an error shows
 _BODY = 200
@@ -34,7 +34,7 @@ class Codec:
     ``output`` holds the bytes to send next. After feed(), ``opened`` is True if data may be sent.
     ``ended`` is None while more may come from the peer, else the reason why nothing more comes.
 
-    :param host: for the header Host; with the port if the port is not 443
+    :param host: value of the header Host, with the port if that is not 443
     :param subprotocols: the subprotocols on offer, the best first
     """
 
@@ -78,8 +78,8 @@ class Codec:
     def answer_ping(self) -> None:
         """Put the answer to the latest ping into the output, which must be empty.
 
-        Earlier pings without an answer need none (RFC 6455, 5.5.3). So at most one pong is queued
-        for a peer that sends pings and reads nothing.
+        Earlier unanswered pings need no answer (RFC 6455, 5.5.3). So at most one pong is queued for
+        a peer that sends pings and reads nothing.
         """
         ping, self._ping = self._ping, None
         if ping is not None and self.ended is None:
@@ -115,8 +115,8 @@ class Codec:
             self._on_refusal(event)
 
     def _on_close(self, event: events.CloseConnection) -> None:
-        # wsproto makes a CloseConnection too of a message that it does not understand; its state
-        # stays OPEN then
+        # if wsproto does not understand a message, it makes a CloseConnection of it too, but stays
+        # in the state OPEN
         broken = self._ws.state is ConnectionState.OPEN
         if self.ended is None:
             self._reply(event.response())
@@ -184,7 +184,7 @@ class WebSocket:
         self._error: Exception | None = None
         self._timer: Timer | None = None
         self._deadline = 0.0
-        #: set by the code that makes both this and the transport
+        #: set by the code that makes this object and the transport
         self.transport: Transport
 
     # -- the owner's calls -----------------------------------------------------------------
@@ -248,7 +248,7 @@ class WebSocket:
             data = self._owner.pending_output()
             if data:
                 chunk = bytes(data[:_CHUNK])
-                del data  # a view: the owner cannot change its buffer as long as it exists
+                del data  # the owner cannot change its buffer while this view exists
                 codec.wrap(chunk)
                 self._owner.output_written(len(chunk))
         return codec.output
@@ -259,7 +259,7 @@ class WebSocket:
             self._codec.output = self._codec.output[n:]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass the end on to the owner.
+        """Pass the end of the connection on to the owner.
 
         If the WebSocket has failed, the owner gets the error of the WebSocket: it says more than
         the error of TCP that follows.

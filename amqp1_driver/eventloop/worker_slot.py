@@ -38,6 +38,7 @@ def claim(key: str, count: int) -> WorkerSlot | None:
 
     Only Linux has abstract names; on other systems the number is always 1.
 
+    :param key: processes that pass the same key get different numbers
     :returns: None if no number is free
     """
     module = runtime.native("socket")

@@ -12,7 +12,7 @@ from amqp1_driver.eventloop.tls import TlsEngine
 if TYPE_CHECKING:
     import socket
 
-# Bytes of plaintext that are encrypted at a time; as many may be held encrypted and unsent.
+# Bytes of plaintext that are encrypted at a time; the result of one such step may wait unsent.
 _TLS_CHUNK = 256 * 1024
 
 
@@ -30,7 +30,7 @@ class Writer:
         self._failed = failed
         #: True while the socket takes no more data, and for good after send_last() or close().
         self.blocked = False
-        #: The error with which sending has failed; None so far.
+        #: The error with which sending has failed; None if it has not failed.
         self.error: OSError | None = None
 
     def send(self, data: memoryview | bytes) -> int:
@@ -46,8 +46,8 @@ class Writer:
             return 0
         except OSError as exc:
             # The peer's last bytes, such as AMQP's reason for closing, are still in the socket
-            # and say more than this error. They are read later, as this may run within a callback
-            # that has not yet passed on the bytes read before.
+            # and say more than this error. The owner reads them later, in ``failed``: now it may be
+            # in a callback that has not yet passed on the bytes read before.
             # The traceback is dropped, as it would keep ``data`` and so the handler's buffer.
             self.error = exc.with_traceback(None)
             self._loop.call_later(0, self._failed)
@@ -80,7 +80,7 @@ class Writer:
 
 
 class TlsWriter:
-    """A layer that encrypts output in front of an outlet. Lives on the loop thread."""
+    """A layer that encrypts output in front of a :class:`Writer`. Lives on the loop thread."""
 
     def __init__(self, outlet: Writer, engine: TlsEngine, handler: TransportHandler) -> None:
         self._outlet = outlet
@@ -98,7 +98,7 @@ class TlsWriter:
             if not data:
                 return
             n = self.engine.wrap(data[:_TLS_CHUNK])
-            del data  # a view: the handler cannot change its buffer as long as it exists
+            del data  # the handler cannot change its buffer while this view exists
             if n == 0:
                 return  # TLS needs input from the peer first
             self._handler.output_written(n)

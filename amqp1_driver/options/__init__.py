@@ -3,9 +3,11 @@
 """The options of group ``oslo_messaging_amqp``, and the settings that the driver makes of them.
 
 This package is importable without proton and without oslo.messaging, for oslo-config-generator,
-and is the only user of oslo.config. Each part has its module with the options and, next to them,
-the fields of the settings. Options keep the names of the driver that was part of oslo.messaging
-until 15.x, since operators' files have them. All durations are seconds. Any thread.
+and is the only user of oslo.config. Each other module defines one part of the options and, next to
+them, the fields of the settings. Options keep the names of the driver that was part of
+oslo.messaging until 15.x, because operators' files have them. All durations are seconds.
+
+Any thread.
 """
 
 import copy
@@ -88,7 +90,7 @@ class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
 class Settings:
     """The checked values of all options.  Any thread.  Durations in seconds, sizes in bytes.
 
-    The fields of the parts have the names of the options; those of ``telemetry`` lack the prefix.
+    The fields have the names of the options; those of ``telemetry`` lack ``telemetry_`` in front.
     """
 
     connection: ConnectionSettings
@@ -179,7 +181,7 @@ def load(conf: Any, url: Any) -> Settings:
     group = compat.ConfigOptsProxy(conf, url, GROUP)[GROUP]
     values = {name: group[name] for name in _BY_NAME}
     if values["addressing_mode"] == "dynamic" and _all_service_bus(url):
-        # Its Open frame does not identify it, and TLS and SASL for tokens come before that frame.
+        # Its Open frame does not identify Service Bus, and TLS and SASL come before that frame.
         values["addressing_mode"] = "servicebus"
     return _checked(values)
 
@@ -239,7 +241,7 @@ def redacted(url: Any) -> str:
     try:
         return masked(str(url))
     except ValueError:
-        # oslo.messaging can read a null or half a surrogate pair, but can't write it
+        # oslo.messaging reads URLs with a null or half a surrogate pair, but cannot write them
         return f"{url.transport}://{MASK}"
 
 
@@ -252,7 +254,7 @@ def _with_realm(username: str | None, realm: str) -> str | None:
 def _check_query(url: Any) -> None:
     """Check the options in the query of the transport URL.
 
-    The errors of oslo.messaging do not always name the option.
+    oslo.messaging checks the values too, but its errors do not always name the option.
 
     :raises InvalidOption: an option is unknown, or has a wrong value; the text names it
     """
@@ -313,7 +315,7 @@ def _checked(values: dict[str, Any]) -> Settings:
 def _part(kind: type[_Part], values: dict[str, Any], prefix: str = "") -> _Part:
     """Make one part of the settings.
 
-    :param prefix: of the options' names, which the names of the fields lack
+    :param prefix: prefix of the options' names, which the names of the fields do not have
     """
     names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
     return kind(**{name: values[prefix + name] for name in names})

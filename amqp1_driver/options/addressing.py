@@ -17,13 +17,18 @@ OPTS: list[cfg.Opt] = [
         default="dynamic",
         help="Syntax of the addresses on the message bus.",
         choices=[
-            ("dynamic", "the driver recognizes the bus by its Open frame, and Azure Service Bus by "
-            "its host name"),
+            (
+                "dynamic",
+                "the driver recognizes the bus by its Open frame, and Azure Service Bus by "
+                "its host name",
+            ),
             ("legacy", "names with prefixes, for brokers such as qpidd"),
             ("routable", "paths, for routers such as qpid-dispatch and skupper"),
             ("rabbitmq", "queues and exchanges of RabbitMQ 4"),
-            ("servicebus", "Azure Service Bus; set this if its host name is not in one of Azure's "
-            "domains"),
+            (
+                "servicebus",
+                "Azure Service Bus; set this if its host name is not in one of Azure's domains",
+            ),
         ],
     ),
     cfg.BoolOpt(
@@ -33,8 +38,18 @@ OPTS: list[cfg.Opt] = [
         "off for a bus that has virtual hosts itself: the driver then asks for the "
         "virtual host in the Open frame.",
     ),
-    text("server_request_prefix", "exclusive", "Legacy addresses: prefix for messages to one server.", **OLD),
-    text("broadcast_prefix", "broadcast", "Legacy addresses: prefix for messages to all servers.", **OLD),
+    text(
+        "server_request_prefix",
+        "exclusive",
+        "Legacy addresses: prefix for messages to one server.",
+        **OLD,
+    ),
+    text(
+        "broadcast_prefix",
+        "broadcast",
+        "Legacy addresses: prefix for messages to all servers.",
+        **OLD,
+    ),
     text(
         "group_request_prefix",
         "unicast",
@@ -49,19 +64,25 @@ OPTS: list[cfg.Opt] = [
     ),
     text("multicast_address", "multicast", "Routable addresses: word that stands for all servers."),
     text("unicast_address", "unicast", "Routable addresses: word that stands for one server."),
-    text("anycast_address", "anycast", "Routable addresses: word that stands for any one server of a group."),
+    text(
+        "anycast_address",
+        "anycast",
+        "Routable addresses: word that stands for any one server of a group.",
+    ),
     text(
         "default_notification_exchange",
         None,
         "Exchange in the addresses of notifications. " + PRECEDENCE + "'notify'.",
     ),
-    text("default_rpc_exchange", None, "Exchange in the addresses of RPC. " + PRECEDENCE + "'rpc'."),
+    text(
+        "default_rpc_exchange", None, "Exchange in the addresses of RPC. " + PRECEDENCE + "'rpc'."
+    ),
 ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AddressingSettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
+    """The checked values of the options in this module. Durations in seconds, sizes in bytes."""
 
     addressing_mode: str
     pseudo_vhost: bool

@@ -82,7 +82,7 @@ OPTS: list[cfg.Opt] = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
+    """The checked values of the options in this module. Durations in seconds, sizes in bytes."""
 
     container_name: str | None
     idle_timeout: float

@@ -34,8 +34,7 @@ OPTS: list[cfg.Opt] = [
     seconds(
         "default_send_timeout",
         30.0,
-        "Time limit in seconds for delivering an RPC request whose caller gives no "
-        "timeout.",
+        "Time limit in seconds for delivering an RPC request whose caller gives no timeout.",
     ),
     seconds("default_notify_timeout", 30.0, "Time limit in seconds for delivering a notification."),
     seconds(
@@ -60,13 +59,17 @@ OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "resend_released",
         default=False,
-        help="Send a message again, within its retry and timeout, that the bus handed back "
-        "unprocessed (RELEASED, or MODIFIED without delivery-failed), instead of "
-        "failing it. No effect on RabbitMQ, which also releases messages that may have "
-        "been processed.",
+        help="Send a message again if the bus handed it back unprocessed (RELEASED, or "
+        "MODIFIED without delivery-failed), within the message's retry and timeout. If "
+        "false, such a message fails. No effect on RabbitMQ, which also releases "
+        "messages that may have been processed.",
     ),
-    count("reply_link_credit", 200, "Credit for replies: how many the peer may send before the driver has handed "
-        "them over."),
+    count(
+        "reply_link_credit",
+        200,
+        "Credit for replies: how many the peer may send before the driver has handed "
+        "them to their callers.",
+    ),
     count(
         "rpc_server_credit",
         100,
@@ -74,15 +77,17 @@ OPTS: list[cfg.Opt] = [
         "send that the server has not settled.",
     ),
     count(
-        "notify_server_credit", 100, "Credit of each subscription of a notification listener: how many "
-        "notifications the peer may send that the listener has not settled."
+        "notify_server_credit",
+        100,
+        "Credit of each subscription of a notification listener: how many "
+        "notifications the peer may send that the listener has not settled.",
     ),
     count(
         "session_window",
         0,
         "Number of frames that the peer may send ahead on each session, whatever the "
-        "credit of its links. A larger message comes in pieces. 0: only the credit "
-        "limits the peer.",
+        "credit of its links. A message that is larger than the window comes in "
+        "pieces. 0: only the credit limits the peer.",
         minimum=0,
         max=2147483647,
     ),
@@ -127,13 +132,18 @@ OPTS: list[cfg.Opt] = [
         choices=[("", "none"), ("gzip", "gzip")],
         help="Compression of the bodies of large messages. All receivers must support it.",
     ),
-    count("compression_threshold", 16384, "Smallest body in bytes that the driver compresses.", minimum=0),
+    count(
+        "compression_threshold",
+        16384,
+        "Smallest body in bytes that the driver compresses.",
+        minimum=0,
+    ),
 ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DeliverySettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
+    """The checked values of the options in this module. Durations in seconds, sizes in bytes."""
 
     link_retry_delay: float
     default_reply_retry: int

@@ -31,10 +31,10 @@ OPTS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "delete_unused_queues",
         default=True,
-        help="Qpid Broker-J, whose queues do not expire: the last RPC server of a topic "
-        "that stops deletes the topic's queue if it is empty. No effect on RabbitMQ: "
-        "unused queues expire there (option queue_expiry), because deleting a queue "
-        "could lose a message that arrives at the same moment.",
+        help="Qpid Broker-J: let the last RPC server of a topic that stops delete the "
+        "topic's queue if it is empty, because unused queues do not expire there. No "
+        "effect on RabbitMQ: unused queues expire there (option queue_expiry), and "
+        "deleting a queue could lose a message that arrives at the same moment.",
     ),
     cfg.StrOpt(
         "rpc_queue_type",
@@ -52,8 +52,7 @@ OPTS: list[cfg.Opt] = [
             ("quorum", "replicated"),
             (
                 "stream",
-                "a replicated log: every listener gets every message that arrives "
-                "while it listens",
+                "a replicated log: every listener gets every message that arrives while it listens",
             ),
         ],
     ),
@@ -74,7 +73,8 @@ OPTS: list[cfg.Opt] = [
         "notification_message_ttl",
         0.0,
         "RabbitMQ: time in seconds after which it drops a notification that no "
-        "listener has fetched. From a stream it drops all older notifications." + _NONE + _ALL,
+        "listener has fetched. From a stream it drops all notifications that are older "
+        "than this time." + _NONE + _ALL,
         minimum=0,
     ),
     count(
@@ -146,7 +146,7 @@ OPTS: list[cfg.Opt] = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RabbitmqSettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
+    """The checked values of the options in this module. Durations in seconds, sizes in bytes."""
 
     queue_expiry: float
     notification_queue_expiry: float

@@ -22,7 +22,12 @@ OPTS: list[cfg.Opt] = [
         "server's certificate.",
         **OLD,
     ),
-    text("ssl_cert_file", "", "PEM file with the client certificate, or its chain, that the driver presents.", **OLD),
+    text(
+        "ssl_cert_file",
+        "",
+        "PEM file with the client certificate, or its chain, that the driver presents.",
+        **OLD,
+    ),
     text(
         "ssl_key_file",
         "",
@@ -30,7 +35,13 @@ OPTS: list[cfg.Opt] = [
         "the key too.",
         **OLD,
     ),
-    text("ssl_key_password", None, "Password of the private key, if the key is encrypted.", secret=True, **OLD),
+    text(
+        "ssl_key_password",
+        None,
+        "Password of the private key, if the key is encrypted.",
+        secret=True,
+        **OLD,
+    ),
     cfg.BoolOpt(
         "ssl_verify_vhost",
         default=False,
@@ -61,13 +72,17 @@ OPTS: list[cfg.Opt] = [
     ),
     text("sasl_config_dir", "", "Directory with the Cyrus SASL configuration.", **OLD),
     text("sasl_config_name", "", "Name of the Cyrus SASL configuration file without .conf.", **OLD),
-    text("sasl_default_realm", "", "Realm that the driver adds to user names without one (user@realm)."),
+    text(
+        "sasl_default_realm",
+        "",
+        "Realm that the driver adds to user names without one (user@realm).",
+    ),
 ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecuritySettings:
-    """Checked values of these options. Durations in seconds, sizes in bytes."""
+    """The checked values of the options in this module. Durations in seconds, sizes in bytes."""
 
     ssl: bool
     ssl_ca_file: str

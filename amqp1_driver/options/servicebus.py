@@ -64,7 +64,7 @@ OPTS: list[cfg.Opt] = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServiceBusSettings:
-    """Checked values of these options. Durations in seconds."""
+    """The checked values of the options in this module. Durations in seconds."""
 
     token_provider: str
     token_life: float
@@ -74,5 +74,5 @@ class ServiceBusSettings:
 
 
 def is_service_bus(hostname: str | None) -> bool:
-    """Return whether a host belongs to Azure Service Bus, by its name."""
+    """Return whether the name of a host shows that it belongs to Azure Service Bus."""
     return (hostname or "").lower().rstrip(".").endswith(DOMAINS)

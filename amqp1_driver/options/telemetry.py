@@ -32,8 +32,12 @@ OPTS: list[cfg.Opt] = [
         "get the name under which others may read it.",
         minimum=1,
     ),
-    seconds("telemetry_file_seconds", 60.0, "Age in seconds at which the driver finishes a file that has not reached "
-        "telemetry_file_bytes."),
+    seconds(
+        "telemetry_file_seconds",
+        60.0,
+        "Age in seconds at which the driver finishes a file that has not reached "
+        "telemetry_file_bytes.",
+    ),
     count(
         "telemetry_files_kept",
         100,
@@ -62,7 +66,11 @@ OPTS: list[cfg.Opt] = [
         "to the bus of the transport, over a separate connection. Empty: no "
         "notifications.",
     ),
-    text("telemetry_exchange", "", "Exchange of telemetry_topic. Empty: the exchange of the transport."),
+    text(
+        "telemetry_exchange",
+        "",
+        "Exchange of telemetry_topic. Empty: the exchange of the transport.",
+    ),
     count(
         "telemetry_queue",
         50000,
@@ -73,7 +81,7 @@ OPTS: list[cfg.Opt] = [
 
 
 def trouble(config: Config) -> str | None:
-    """Return why these values can't be used, with the option's name; None if they can."""
+    """Return why the driver can't use these values, with the option's name; None if it can."""
     lacking = missing(config)
     if lacking is not None:
         option, package, extra = lacking

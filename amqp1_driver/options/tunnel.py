@@ -11,7 +11,8 @@ from oslo_config import cfg
 from amqp1_driver.options.kinds import text
 
 WEBSOCKET_PORT = 443
-#: used for an empty option; as its default the dollar would begin a reference to another option
+#: path if the option is empty. It is not the option's default: oslo.config would take the dollar
+#: for the beginning of a reference to another option
 WEBSOCKET_PATH = "/$servicebus/websocket"
 
 
@@ -45,7 +46,7 @@ OPTS: list[cfg.Opt] = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TunnelSettings:
-    """Checked values of these options."""
+    """The checked values of the options in this module."""
 
     transport: str
     websocket_path: str

@@ -2,8 +2,8 @@
 
 """Delays before another attempt: exponential, bounded, with jitter. Pure.
 
-tenacity computes the delays. It retries nothing itself: its loops sleep, and the I/O thread must
-not.
+tenacity computes the delays. The driver does not use tenacity's loops, because they sleep and the
+I/O thread must not.
 """
 
 import random
@@ -31,8 +31,8 @@ class Backoff:
     def longest(self, attempt: int) -> float:
         """Return the delay in seconds before repetition ``attempt`` (1, 2, ...), without jitter."""
         strategy = wait_exponential(
-            # A float: its large powers overflow, and tenacity then returns the maximum. Large
-            # powers of an int would cost memory.
+            # Floats: a large power of a float overflows, and tenacity then returns the maximum. A
+            # large power of an int would cost memory.
             multiplier=float(self.interval),
             exp_base=max(1.0, float(self.factor)),
             max=self.maximum,

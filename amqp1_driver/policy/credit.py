@@ -11,7 +11,7 @@ class CreditWindow:
 
     1. At attach the window grants the whole limit. No delivery is unsettled then: deliveries of
        an earlier attachment belong to that one, and settling them later has no effect.
-    2. A delivery moves one from credit to unsettled; the level stays the same. If the delivery
+    2. A delivery takes one credit and is then unsettled; the level stays the same. If the delivery
        takes the last credit, the link is *stalled* until a delivery is settled. The window counts
        stalls.
     3. Settling lowers the level. Once the level is below half of the limit, the window grants all
@@ -25,8 +25,8 @@ class CreditWindow:
 
     The window may take credit back while the link is attached (AMQP 1.0, 2.6.7: a Flow frame sets
     link-credit and does not add to it). :meth:`pause` takes back all credit, :meth:`resize` the
-    excess. Deliveries that the sender sent before it got that Flow frame still arrive; such a
-    delivery finds no credit here.
+    excess. Deliveries that the sender sent before it got that Flow frame still arrive; the
+    window then adds them to the unsettled ones even if no credit is left.
 
     Attributes: ``limit`` (messages, at least 1; 0 only by :meth:`on_settled_within`), ``credit``
     and ``unsettled`` (messages), ``received`` and ``stalls`` (counts since creation).
@@ -82,7 +82,7 @@ class CreditWindow:
         """
         self.received += 1
         self.unsettled += 1
-        if self.credit == 0:  # a sender that ignores credit is not our stall
+        if self.credit == 0:  # a delivery beyond the credit is not a stall
             return False
         self.credit -= 1
         if self.credit:
@@ -98,7 +98,7 @@ class CreditWindow:
         left = self.unsettled - n
         self.unsettled = left if left > 0 else 0
         if (self.credit + self.unsettled) * 2 >= self.limit:
-            return 0  # as _replenish(), in line, because every message comes here
+            return 0  # the test of _replenish(), in line, because every message comes here
         return self._grant()
 
     def on_settled_within(self, n: int, limit: int) -> int:
@@ -153,7 +153,7 @@ class CreditWindow:
         self._take_back(n)
 
     def stop(self) -> None:
-        """Stop grants for ever; the sender may still use its credit, and deliveries be settled."""
+        """Stop grants for ever; the sender may use its credit, and the driver settle deliveries."""
         self.stopped = True
 
     def _replenish(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 class DuplicateFilter:
     """A filter that remembers the ids of the last ``size`` messages. One thread at a time.
 
-    The filter forgets the id first whose last lookup is longest ago.
+    A full filter forgets the id whose last lookup is longest ago.
 
     :param size: ids to remember; with 0 no message is ever a duplicate.
     """

@@ -4,7 +4,7 @@
 
 Pure functions over an immutable state; the I/O thread keeps the current state. Call ``succeeded``
 or ``failed`` after every attempt, and ``lost`` when an established connection is lost. The reason
-does not matter (refused, unreachable, TLS, SASL, forced close, idle).
+of a failure or loss does not matter (refused, unreachable, TLS, SASL, forced close, idle).
 """
 
 import random
@@ -122,7 +122,7 @@ def succeeded(state: Failover) -> Failover:
 
 
 def redirected(state: Failover, host: Host) -> Failover:
-    """Return the state after the present host redirected us to another, which is due at once."""
+    """Return the state after the present host redirected us to ``host``, which is due at once."""
     return replace(state, detour=host)
 
 

@@ -88,7 +88,7 @@ def decide(
 
     :param resend_released: resending is allowed (option ``resend_released``).
     :param expired: the deadline of the message has passed.
-    :param best_effort: best effort: having no receivers is not an error (fanout).
+    :param best_effort: having no receivers is not an error (fanout).
     :param fields: host, address and message_id for the error.
     """
     error = _error(disposition, fields)

@@ -12,7 +12,7 @@ from amqp1_driver.options import Host
 #: error conditions that redirect a connection or a link
 CONNECTION = "amqp:connection:redirect"
 LINK = "amqp:link:redirect"
-#: why the driver does not follow a redirect that names no other host, at most another address
+#: reason for not following a redirect to the present host, perhaps to another address there
 SAME_PLACE = "it leads to the same place"
 #: most redirects that the driver follows within WINDOW seconds
 LIMIT = 5
@@ -135,7 +135,7 @@ class Trail:
         self._steps: list[tuple[float, str]] = []
 
     def step(self, source: str, target: str, now: float) -> str | None:
-        """Record a redirect, unless there were too many or it leads back.
+        """Record a redirect, unless there were too many before it or it leads back.
 
         :param source: the redirecting host or address
         :param target: the host or address to go to

@@ -24,7 +24,10 @@ class Retry:
 
     @classmethod
     def of(cls, retry: int | None, backoff: Backoff | None = None) -> "Retry":
-        """Return retries by oslo.messaging's ``retry``: None or negative: no limit; 0: none."""
+        """Return the retries that oslo.messaging's ``retry`` allows: a number, or no limit.
+
+        :param retry: retries; None or negative: no limit
+        """
         left = None if retry is None or retry < 0 else retry
         return cls(left=left, backoff=backoff or Backoff())
 
@@ -36,8 +39,8 @@ class Retry:
     def may_retry(self, error: BaseException, in_doubt: bool = False) -> bool:
         """Return whether to try again after ``error``.
 
-        :param in_doubt: the bus may have the message already; then never, because another
-            attempt could duplicate the message.
+        :param in_doubt: the bus may have the message already, so that another attempt could
+            duplicate it; the result is then False.
         """
         return not in_doubt and not self.exhausted and recoverable(error)
 

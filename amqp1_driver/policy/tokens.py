@@ -4,9 +4,9 @@
 """Tokens for claims-based security (AMQP CBS), and the times to renew them. For any thread.
 
 A shared access signature (SAS) proves that its maker has the key of a rule, without showing
-the key: ``SharedAccessSignature sr=RESOURCE&sig=SIGNATURE&se=EXPIRY&skn=RULE``. Pure, except
-``provider``, which imports a module: callers pass in wall clock and jitter. Durations are seconds,
-points in time seconds since 1970.
+the key: ``SharedAccessSignature sr=RESOURCE&sig=SIGNATURE&se=EXPIRY&skn=RULE``. Callers
+pass in wall clock and jitter. Pure, except that ``provider`` imports a module. Durations are
+seconds, points in time are seconds since 1970.
 """
 
 import base64
@@ -24,11 +24,11 @@ SAS = "servicebus.windows.net:sastoken"
 JWT = "jwt"
 
 #: RENEW_AT: the share of a token's life after which the driver renews the token at the latest.
-#: JITTER: the share of that time by which it renews at most earlier, so that many entities and
-#: processes do not renew their tokens all at once.
+#: JITTER: the driver renews a token earlier by a random time, at most this share of that time, so
+#: that many entities and processes do not renew their tokens all at once.
 RENEW_AT = 0.75
 JITTER = 0.1
-#: seconds since 1970: the end of the year 9999, the last that a timestamp of other systems can have
+#: seconds since 1970: the end of the year 9999, the last that other systems can represent
 LATEST_EXPIRY = 253402300799
 
 #: ``provider(resource) -> (token, type, expiry)``, see the option ``token_provider``
@@ -54,7 +54,7 @@ def sas(resource: str, rule: str, key: str, now: float, life: float) -> Token:
     :param resource: URI, for example ``amqp://ns.servicebus.windows.net/queue``
     :param rule: name of the rule whose ``key`` signs the token
     :param now: seconds since 1970
-    :param life: seconds; less than one counts as one, because a token has whole seconds
+    :param life: seconds; less than one counts as one, because a token's expiry is in whole seconds
     """
     expires = int(now) + max(1, round(life))
     target = quote_plus(resource)

@@ -2,8 +2,8 @@
 
 """The declaration of queues on a bus that creates them for links: ActiveMQ Artemis.
 
-The provisioner attaches a sending link to ``ADDRESS::QUEUE``, and closes the link once the bus has
-confirmed it.  Lives on the I/O thread.
+The provisioner attaches a sending link to ``ADDRESS::QUEUE``, and detaches it once the bus has
+answered with an Attach.  Lives on the I/O thread.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ class AttachProvisioner(DeclaringProvisioner):
     def ended(self, attempt: _Attempt, reason: str | None) -> None:
         """End an attempt: the bus has answered, or the request has timed out.
 
-        :param reason: why the queue is not declared; None: it is
+        :param reason: why the queue is not declared; None: the queue is declared
         """
         if attempt not in self._attempts:
             return

@@ -34,7 +34,10 @@ class Provisioner(Protocol):
         ...
 
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
-        """Call ``done`` once: with None when all of ``declare`` is ready, or with the error."""
+        """Make the declarations of nodes, or put tokens for them, unless that is done already.
+
+        :param done: called once, with None after success, or with the error
+        """
         ...
 
     def known(self, node: Node) -> bool:
@@ -56,10 +59,10 @@ class Provisioner(Protocol):
     def delete_unused(
         self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
     ) -> None:
-        """Delete what the bus would keep of nodes that this process no longer needs.
+        """Delete the queues that this process no longer needs and that the bus would keep.
 
         :param readers: how many of our links still read each node, 0 or 1
-        :param done: called once; with False if the bus was too slow
+        :param done: called once; with True after the deletion, with False if the bus was too slow
         """
         ...
 
@@ -69,9 +72,9 @@ class Provisioner(Protocol):
 def ensure_then_attach(
     preparer: Provisioner | None, node: Node, attach: Callable[[], None]
 ) -> None:
-    """Ensure a node before its link is attached again: its queue may have been deleted.
+    """Provision a node before its link is attached again: its queue may have been deleted.
 
-    While the bus accepts no requests, or if ensuring fails, try the link to the queue as it is.
+    While the bus accepts no requests, or if provisioning fails, attach the link all the same.
 
     :param attach: attaches the link; called in every case
     """

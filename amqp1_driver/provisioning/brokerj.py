@@ -99,5 +99,5 @@ class BrokerjManagement:
         return _refusal(response)
 
     def lifetime(self, declaration: Declaration) -> float | None:
-        """Return None: Broker-J deletes no queue because it was not used for a time."""
+        """Return None: no queue of Broker-J expires, however long it is unused."""
         return None

@@ -19,7 +19,7 @@ from amqp1_driver.provisioning.requests import Encode, Requests, Response
 
 LOG = exceptions.logger(__name__)
 
-#: seconds within which the bus has to delete queues; the others are left to expire
+#: seconds within which the bus has to delete queues; queues that remain are left to expire
 DELETE_TIMEOUT_SECONDS = 1.5
 #: seconds until the second check of a queue: the bus may still count our own link, which has
 #: just been detached

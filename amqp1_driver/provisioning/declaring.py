@@ -2,7 +2,7 @@
 
 """The base of provisioners that declare nodes: it makes each declaration once, and in order.
 
-It knows no bus: its subclasses send the declarations.  Lives on the I/O thread.
+It is the same for every bus: its subclasses send the declarations.  Lives on the I/O thread.
 """
 
 from abc import ABC, abstractmethod
@@ -56,7 +56,7 @@ class DeclaringProvisioner(ABC):
         self._waiters: dict[Declaration, list[Waiter]] = {}
 
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
-        """Call ``done`` with None once all are declared, or with the error."""
+        """Make the missing declarations; see :meth:`Provisioner.ensure`."""
         missing = dict.fromkeys(d for d in declare if d not in self._known)
         if not missing:
             done(None)

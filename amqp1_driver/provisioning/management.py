@@ -58,7 +58,8 @@ class ManagementProvisioner(DeclaringProvisioner):
 
     :param bus: the requests and responses of this kind of bus
     :param timeout: for each request that was sent, seconds
-    :param on_lost: called when the peer detaches a link; no declaration is possible any more
+    :param on_lost: called when the peer detaches one of the links for requests; after that, no
+        declaration is possible
     :param on_blocked: called when a declaration has to wait, see :attr:`blocked`
     """
 

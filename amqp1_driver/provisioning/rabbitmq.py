@@ -101,7 +101,7 @@ class RabbitmqManagement:
         return f"{response.status}: {response.description}"
 
     def lifetime(self, declaration: Declaration) -> float | None:
-        """Return half of the time without use after which RabbitMQ deletes a queue."""
+        """Return half of the seconds without use after which RabbitMQ deletes a queue."""
         if isinstance(declaration, Queue):
             for name, value in declaration.arguments:
                 if name == "x-expires" and isinstance(value, int):

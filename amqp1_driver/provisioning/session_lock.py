@@ -47,9 +47,9 @@ class SessionLock:
     """The lock on one session, renewed as long as our link holds it; see the module.
 
     :param entity: the queue
-    :param session_id: which of its sessions
-    :param connect: opens the links for requests to the queue's management node, which are not
-        needed before the first renewal: most processes end before
+    :param session_id: the session of that queue
+    :param connect: opens the links for requests to the queue's management node; called at the first
+        renewal, because most processes end before they need one
     :param retry: schedule of the waits after a failure
     """
 
@@ -70,8 +70,8 @@ class SessionLock:
         self._requests: Requests | None = None
         self._retry = self._fresh = retry
         self._until = 0.0
-        #: counts acquisitions and losses of the lock: an answer to a request from before the last
-        #: of them is ignored
+        #: number of acquisitions and losses of the lock so far; if it has changed since a request,
+        #: the answer to that request is ignored
         self._epoch = 0
         self._timer: Timer | None = None
 

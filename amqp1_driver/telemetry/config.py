@@ -21,9 +21,9 @@ class Config:
     :param port: first port of the Prometheus endpoint, 0 for none
     :param ports: number of ports to try, one for each process of a machine
     :param host: address that the endpoint listens at
-    :param topic: topic of the messages with records, empty for none
+    :param topic: topic of the notifications that carry records, empty for none
     :param exchange: exchange of that topic, empty for the transport's own
-    :param queue: events that may wait; the hub drops further events
+    :param queue: events that may wait for the hub's thread; the hub drops further events
     """
 
     directory: str = ""
@@ -40,7 +40,7 @@ class Config:
 
     @property
     def wanted(self) -> bool:
-        """Return whether any of files, endpoint and messages is configured."""
+        """Return whether any of files, endpoint and notifications is configured."""
         return bool(self.directory or self.port or self.topic)
 
 

@@ -74,8 +74,8 @@ class Record(NamedTuple):
         link, credit, acknowledgement, reply. Of a stall and its resume: credit if messages wait
         to be sent, None if a subscription's credit is used up
     :param handover_us: from the caller to the I/O thread
-    :param wait_us: from then until the message was sent: the wait for connection, link and
-        credit; of the last attempt
+    :param wait_us: from the end of ``handover_us`` until the last attempt sent the message: the
+        wait for connection, link and credit
     :param ack_us: from sending to the outcome; None also if the reply came first
     :param reply_us: from sending to the reply
     :param total_us: of a message, duration for the caller; of a resume, duration of the stall
@@ -134,10 +134,10 @@ class Origin(NamedTuple):
 
 
 class Message(NamedTuple):
-    """The end of a message's way: sent and answered, or failed.
+    """The end of a message's delivery: its outcome or reply has come, or it has failed.
 
     Durations are seconds, with the meaning of the fields of :class:`Record`; None: the message did
-    not get so far.
+    not reach that stage.
 
     :param time: wall clock, seconds since 1970
     :param kind: SEND or REPLY
@@ -318,8 +318,8 @@ _HEADS = [f',"{name}":' for name in FIELDS[1:]]
 def to_lines(records: Sequence[Record]) -> bytes:
     """Encode records as JSON lines in UTF-8, each with its line feed.
 
-    The lines leave out fields that are None; the time is ISO 8601 in UTC. This code is by hand,
-    because it runs for every message and takes half the time of the library with a dict.
+    The lines leave out fields that are None; the time is ISO 8601 in UTC. This function
+    makes the JSON itself, because it runs for every message; the json module takes twice as long.
     """
     parts: list[str] = []
     add = parts.append

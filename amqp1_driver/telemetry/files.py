@@ -21,10 +21,10 @@ from amqp1_driver.telemetry.formats import Format
 
 #: names of finished files; their order by name is that by time
 _FINISHED = re.compile(r"^amqp1-\d{8}T\d{6}Z-.+\.(jsonl|parquet|arrow)$")
-#: names of unfinished files, which a process may have left; only lines are of use without an end
+#: names of unfinished files that a killed process may have left; only JSON lines can be read then
 _LEFT = re.compile(r"^\.(amqp1-\d{8}T\d{6}Z-.+\.(?:jsonl|parquet|arrow))$")
 
-#: seconds without a write after which a file that no process has locked counts as left
+#: seconds without a write after which a file without a lock counts as one of a killed process
 LEFT_AFTER = 10.0
 
 
@@ -132,7 +132,7 @@ class FileSink:
         self._size += done
 
     def _open(self) -> None:
-        # Readable for the group, as the files are: a collector of the site reads them.
+        # The group may read directory and files, so that a log collector can read them.
         os.makedirs(self._directory, mode=0o750, exist_ok=True)
         if not self._looked:
             self._looked = True

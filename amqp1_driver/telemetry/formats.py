@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from amqp1_driver.telemetry.events import FIELDS, TEXTS, Record, to_lines
 
-#: rows after which a group of rows is written
+#: rows that the columnar formats write together
 GROUP = 10000
 
 
@@ -49,7 +49,7 @@ class JsonLines:
 
 
 class _Columns(abc.ABC):
-    """A format with columns by pyarrow; the file stays in memory until its end."""
+    """A columnar format, written with pyarrow; the file stays in memory until its end."""
 
     suffix = ""
 

@@ -29,7 +29,7 @@ COMPLAIN_EVERY = 60.0
 
 
 class Consumer(Protocol):
-    """A keeper of records. All calls come from the hub's thread; each method may raise."""
+    """A receiver of records. All calls come from the hub's thread; each method may raise."""
 
     def take(self, records: Sequence[Record]) -> None: ...
     def tick(self) -> None:
@@ -40,7 +40,7 @@ class Consumer(Protocol):
 
 
 class Complaints:
-    """A log of failures that names the first one, and then from time to time how many there were.
+    """A log of failures: the first one at once, then one at intervals with the number of others.
 
     :param what: name of the failing part, for the log
     """
@@ -126,7 +126,7 @@ class Hub:
         return done.wait(timeout)
 
     def close(self, timeout: float) -> bool:
-        """Give the remaining records to the consumers, close these, and end the thread.
+        """Give the remaining records to the consumers, close the consumers, and end the thread.
 
         :param timeout: seconds
         :returns: False if that took longer than ``timeout``
@@ -138,7 +138,7 @@ class Hub:
         return not self._thread.is_alive()
 
     def abandon(self) -> None:
-        """Drop all events in the child of a fork, and end a thread that survived: a green one."""
+        """Drop all events in the child of a fork, and end a green thread, which survives it."""
         self._abandoned = True
         self._queue.clear()
 

@@ -2,7 +2,7 @@
 
 """The observer of a connection, which makes events for telemetry. For any thread.
 
-There is one for each connection, and none when telemetry is off.
+Each connection has one observer, or none when telemetry is off.
 """
 
 import logging
@@ -32,12 +32,12 @@ class Sink(Protocol):
 class Observer:
     """A maker of events for a sink. For any thread; its methods never raise.
 
-    The observer keeps a sink that raises nevertheless, and logs its first error only.
+    If the sink raises nevertheless, the observer goes on using it, and logs only the first error.
 
     :param sink: receiver of the events
     :param origin: connection and process of the events
-    :param now: the clock of the driver's loop, seconds
-    :param wall_clock: seconds since 1970
+    :param now: clock of the driver's loop, seconds
+    :param wall_clock: clock that counts seconds since 1970
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Observer:
                 LOG.exception("Telemetry sink %r failed; this is not said again", self._sink)
 
     def connection(self, host: str, state: str, error: BaseException | None = None) -> None:
-        """Report that the connection has another state."""
+        """Report that the state of the connection has changed."""
         self.tell(
             Changed, self.origin, self.wall_clock(), CONNECTION, host, None, state, name_of(error)
         )
@@ -67,7 +67,7 @@ class Observer:
     def link(
         self, host: str, address: str | None, state: str, error: BaseException | None = None
     ) -> None:
-        """Report that a link has another state."""
+        """Report that the state of a link has changed."""
         self.tell(
             Changed, self.origin, self.wall_clock(), LINK, host, address, state, name_of(error)
         )
@@ -98,7 +98,7 @@ class Observer:
 
 
 def name_of(error: BaseException | None) -> str | None:
-    """Return the condition that the peer gave, else the name of the class; None without error."""
+    """Return the peer's condition, else the name of the error's class; None without an error."""
     if error is None:
         return None
     condition = getattr(error, "condition", None)

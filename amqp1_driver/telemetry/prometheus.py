@@ -29,14 +29,14 @@ LOG = logging.getLogger(__name__)
 #: upper bounds of the buckets, seconds: powers of two from 2^4 to 2^27 us, 16 us to 134 s
 BOUNDS = tuple((1 << n) / 1e6 for n in range(4, 28))
 #: most pairs of operation and error that get a counter of their own; a peer can choose error
-#: conditions, so further ones are counted as "other"
+#: conditions, so the driver counts further pairs as "other"
 VALUES_LIMIT = 100
 #: seconds after which the endpoint closes the connection of a silent scraper
 TIMEOUT = 5.0
 
 
 class Metrics:
-    """A consumer that counts records, on the hub's thread; a collector for any thread.
+    """A consumer of records on the hub's thread, and a Prometheus collector for any thread.
 
     :param dropped: returns how many events the hub has dropped so far
     """
@@ -156,8 +156,8 @@ class Metrics:
         """Return all metrics with their present values, as ``prometheus_client`` asks for them."""
         for metric in self._metrics:
             for family in metric.collect():
-                # The library adds the time at which it made each of them, unless the whole process
-                # does without.
+                # The library adds a sample with the creation time of each metric, unless the whole
+                # process turns that off.
                 family.samples = [
                     sample for sample in family.samples if not sample.name.endswith("_created")
                 ]
@@ -196,11 +196,11 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
-    """A server with a thread for each request, which looks up no name of its address.
+    """A server with a thread for each request; it does not look up the host name of its address.
 
-    Such a lookup may take long, and a service would wait for it when it starts.
+    Such a lookup may take long, and would delay the start of a service.
 
-    :raises OSError: the address can't be had
+    :raises OSError: the server cannot listen at the address
     """
 
     daemon_threads = True
@@ -265,8 +265,8 @@ class Endpoint:
         """Close the inherited socket in the child of a fork; the port stays the parent's."""
         server, self._server = self._server, None
         if server is not None:
-            # The number of the descriptor stays in use, because a green thread survives the fork
-            # and polls it; nobody ever writes to what it stands for now.
+            # A green thread survives the fork and polls this descriptor. The number stays in use,
+            # for an eventfd that nobody writes to, so that the thread never polls another file.
             silent = os.eventfd(0)
             os.dup2(silent, server.socket.detach(), inheritable=False)
             os.close(silent)

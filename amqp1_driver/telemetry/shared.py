@@ -47,11 +47,11 @@ class Telemetry:
         self._on_fork.append(abandon)
 
     def hold(self) -> None:
-        """Count one holder more; the caller has the lock."""
+        """Count one more holder; the caller holds ``_lock``."""
         self._holders += 1
 
     def release(self) -> None:
-        """Count one holder less; the last one closes the hub, and waits for that."""
+        """Count one holder less; after the last one, close the hub and wait for that."""
         with _lock:
             self._holders -= 1
             last = self._holders == 0 and _open.get(self._key) is self
@@ -63,7 +63,7 @@ class Telemetry:
     def close(self) -> None:
         """Finish files, send the remaining records, close the port.
 
-        Waits up to CLOSE_TIMEOUT for the hub's thread.
+        Wait up to CLOSE_TIMEOUT for the hub's thread.
         """
         if not self.hub.close(CLOSE_TIMEOUT):
             LOG.warning("Telemetry did not end within %s s", CLOSE_TIMEOUT)

@@ -33,8 +33,9 @@ MODULUS = 2**32  # transfer-ids and delivery-ids are serial numbers (2.5.6, RFC 
 class PeerCore:
     """One connection. ``receive(bytes)`` returns the bytes to send.
 
-    ``ending`` is the task of the transport after it has sent the output: None, "close" (orderly) or
-    "reset". Any thread; every access happens under the lock of the script.
+    ``ending`` tells the transport how to end the connection after sending the output: "close"
+    (orderly) or "reset"; None = not at all. Any thread; every access happens under the lock of the
+    script.
     """
 
     def __init__(self, script: Script, index: int) -> None:
@@ -97,7 +98,7 @@ class PeerCore:
         if self.drop_in == 0:
             self.drop()
 
-    # -- what reactions and actions use ----------------------------------------------------
+    # -- for reactions and actions ---------------------------------------------------------
 
     def send(self, performative: Any, channel: int = 0, payload: bytes = b"") -> None:
         """Send a frame or a protocol header; None is an empty frame."""
@@ -118,10 +119,10 @@ class PeerCore:
         self.ending = "reset"
 
     def drop_after(self, count: int, received: bool) -> None:
-        """Reset the connection after ``count`` more bytes in or out.
+        """Reset the connection after ``count`` more bytes received or sent.
 
-        Bytes of an incomplete frame that have already arrived count. Output not yet sent does not
-        count.
+        The received bytes include those of an incomplete frame that have already arrived. The sent
+        bytes do not include the output that is pending now.
         """
         if received:
             self.drop_in = count - self.reader.truncate(count)
@@ -133,7 +134,7 @@ class PeerCore:
         self.ending = self.ending or "close"
 
     def flow(self, session: Session, link: Link | None = None, **overrides: Any) -> None:
-        """Send the state of session and link; ``overrides`` are fields of Flow."""
+        """Send a Flow with the state of session and link; ``overrides`` replace fields of it."""
         fields: dict[str, Any] = {
             "next_incoming_id": session.next_incoming_id,
             "incoming_window": session.incoming_window,
@@ -173,7 +174,7 @@ class PeerCore:
         if got is None:
             return self.script.dispatch(Event(self, Heartbeat, channel))
         if self.close_sent and not isinstance(got, p.Close):
-            return None  # 2.4.5: after our close, only the client's close counts
+            return None  # after our close, ignore everything but the client's close
         event = Event(self, type(got), channel, got)
         if isinstance(got, p.Open):
             self.remote_open = got
@@ -205,7 +206,7 @@ class PeerCore:
         return self.sessions[channel]
 
     def _in_session(self, event: Event, session: Session, payload: bytes) -> bool:
-        """Update the state; return False if the frame does not concern the script."""
+        """Update session and link by a frame; return False if the script must not see the frame."""
         got = event.performative
         if isinstance(got, p.Attach):
             event.link = self._attach(session, got)
@@ -297,7 +298,11 @@ class PeerCore:
                 delivery.state = got.state if got.state is not None else delivery.state
 
     def _after(self, event: Event) -> None:
-        """Do the regular follow-up of a frame after the script has reacted."""
+        """Update the state again after the script has reacted to a frame.
+
+        A delivery renews credit and session window. A detach or an end removes its link or session.
+        A close ends the TCP connection once both sides have sent one.
+        """
         session, link = event.session, event.link
         if event.transfer is not None and session is not None and link is not None:
             if link.window and link.credit <= link.window // 2 and not link.detached:

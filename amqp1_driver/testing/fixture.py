@@ -21,7 +21,7 @@ _READY = re.compile(r"listening on (amqps?)://(.+):(\d+) mode=(\w+)(?: websocket
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment in which the process can import this package from where it is."""
+    """Return the environment for a child process, in which Python finds this package."""
     root = str(Path(__file__).parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, inherited)))}

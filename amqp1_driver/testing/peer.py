@@ -20,8 +20,8 @@ Automatically, with one fault::
         transfers = peer.wait_transfers(2, 5)
         peer.remote_detach("q", "amqp:resource-deleted")
 
-A script is possible in auto mode as well. The first step of the script takes precedence; the peer
-answers regularly to every event that does not fit it.
+A script is possible in auto mode as well. The first waiting step of the script takes precedence;
+the peer sends the regular answer to every event that does not fit this step.
 
 Without sockets::
 
@@ -84,10 +84,10 @@ class Peer(Scenes, Actions, Waits):
     def override(self, times: int | None = 1) -> Rules:
         """Add a rule: ``peer.override().expect_attach(...).refuse(...)``.
 
-        The rule applies at every position of the script, after the step that waits first. Newer
-        rules take precedence.
+        The rule applies at every position of the script, to events that do not fit the first
+        waiting step. Newer rules take precedence over older ones.
 
-        :param times: number of uses of the rule; None is always
+        :param times: number of uses of the rule; None = no limit
         """
         return Rules(self.script, times)
 
@@ -179,7 +179,7 @@ class _Server:
             connection.flush()
 
     def stop(self) -> None:
-        """Close the sockets and end the thread; any other thread."""
+        """Close the sockets and end the thread; for any other thread."""
         self._thread.stop(self._close)
 
     def _close(self) -> None:
@@ -204,7 +204,7 @@ class _Connection(asyncio.Protocol):
         self._heartbeat: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin a connection of the script."""
+        """Register the connection and send the output that the script has for it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._server.connections.add(self)

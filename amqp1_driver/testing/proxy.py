@@ -18,12 +18,12 @@ from amqp1_driver.testing.loop_thread import LoopThread, reset_on_close
 UP, DOWN = "up", "down"  # client -> upstream, upstream -> client
 Direction = Literal["up", "down", "both"]
 BUFFER = 65536  # maximum number of bytes held per direction and connection
-BURST = 0.05  # seconds; a throttled connection passes this much of its rate at once
+BURST = 0.05  # seconds; a throttled connection passes at once what its rate allows in this time
 
 
 @dataclass
 class _Direction:
-    """The faults and the counters of one direction; all connections share it."""
+    """The faults and the counters of one direction, common to all connections."""
 
     frozen: bool = False
     latency: float = 0.0  # seconds to hold each byte
@@ -320,7 +320,7 @@ class FaultProxy:
         self._set(direction, frozen=False)
 
     def delay(self, seconds: float, direction: Direction = "both") -> None:
-        """Hold every byte for that many seconds; 0 ends it. At most BUFFER bytes are in flight."""
+        """Hold every byte for ``seconds``; 0 ends the delay. At most BUFFER bytes are in flight."""
         self._set(direction, latency=seconds)
 
     def throttle(self, rate: int, direction: Direction = "both") -> None:
@@ -364,7 +364,7 @@ class FaultProxy:
     def cut_after(self, count: int, direction: Literal["up", "down"] = "up") -> None:
         """Reset, once, the connection that forwards the ``count``-th byte from now on.
 
-        The proxy forwards the bytes before; see ``wait_cut``.
+        The proxy still forwards this byte; ``wait_cut`` waits for the reset.
         """
         self._set(direction, cut_after=count)
 
@@ -390,7 +390,7 @@ class FaultProxy:
     def chunk_size(self, size: int) -> None:
         self._set("both", chunk_size=size)
 
-    # -- what goes on -----------------------------------------------------------------------
+    # -- state and waits --------------------------------------------------------------------
 
     @property
     def connections(self) -> int:

@@ -90,14 +90,14 @@ class Script:
         self.wake()
 
     def rule(self, step: StepT) -> StepT:
-        """Add a deviation, which applies at every position of the script."""
+        """Add a rule, which applies at every position of the script."""
         with self.changed:
             step.script = self
             self.rules.insert(0, step)
         return step
 
     def late(self, run: Callable[[], object]) -> None:
-        """Run a change of a step that is already in the script."""
+        """Run a function that changes a step already in the script."""
         with self.changed:
             self.guard(run)
         self.wake()

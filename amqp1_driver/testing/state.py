@@ -33,7 +33,7 @@ class Defaults:
     ``mechanisms`` leaves out EXTERNAL: Cyrus clients fail when a server without TLS offers it.
     ``users`` None accepts every client. The peer grants ``credit`` to senders in auto mode and tops
     it up at half. ``idle_time_out`` is in milliseconds. ``heartbeats`` False omits the empty frames
-    that keep the client from closing an idle connection (threaded peer only).
+    that keep the client from closing an idle connection; only ``ScriptedPeer`` sends them.
     """
 
     container_id: str = "scripted-peer"

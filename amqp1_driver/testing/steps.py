@@ -20,7 +20,7 @@ Reaction = Callable[[Event], object]
 
 @dataclass(frozen=True)
 class Action:
-    """A step that the peer takes itself once ``ready``; ``what`` names it in failures."""
+    """A step that the peer takes itself once ``ready`` returns true; ``what`` names the step."""
 
     what: str
     ready: Callable[[PeerCore], object]
@@ -31,10 +31,11 @@ class Action:
 
 
 class Step:
-    """A step that waits for one frame and reacts with the verbs called on it, in that order.
+    """A step that waits for one frame and reacts to it.
 
-    Without a verb the peer sends no answer. A verb called after the arrival of the frame acts at
-    once.
+    Each method such as :meth:`respond` or :meth:`drop` adds a reaction; the reactions run in the
+    order of the calls. Without a reaction the peer sends no answer. A reaction that is added after
+    the arrival of the frame runs at once.
     """
 
     def __init__(self, kind: type, match: dict[str, Any], times: int | None = 1) -> None:
@@ -166,7 +167,7 @@ class TransferStep(LinkStep):
     """A step for a whole delivery of the client."""
 
     def settle(self, state: Any, *, settled: bool = True) -> Self:
-        """Send any outcome."""
+        """Send ``state`` as the outcome of the delivery."""
 
         def react(event: Event) -> None:
             if event.transfer is not None:
@@ -191,5 +192,5 @@ class TransferStep(LinkStep):
         return self.settle(p.Modified(delivery_failed=failed, undeliverable_here=undeliverable))
 
     def hold(self) -> Self:
-        """Send no outcome now; a test does so later with ``settle`` of the peer."""
+        """Send no outcome now; the test sends the outcome later with ``settle`` of the peer."""
         return self

@@ -283,7 +283,7 @@ def _session(core: PeerCore, channel: int | None) -> Session:
 
 
 class Waits:
-    """Waits for events of the peer: ``timeout`` in seconds, PeerFailure after it.
+    """Methods that wait for events of the peer and raise PeerFailure after ``timeout`` seconds.
 
     Every wait raises the failure of the script as soon as there is one.
     """

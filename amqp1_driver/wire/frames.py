@@ -77,7 +77,7 @@ class FrameReader:
         return bytes(self._buffer[:size])
 
     def drain(self) -> bytes:
-        """Remove and return all waiting bytes: the protocol above has other frames."""
+        """Remove and return all waiting bytes, e.g. for the protocol that follows SASL."""
         return self._take(len(self._buffer))
 
     def truncate(self, size: int) -> int:

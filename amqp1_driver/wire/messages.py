@@ -44,8 +44,8 @@ class Properties(
     reply_to_group_id: str | None = None
 
 
-# sections that are not composites: descriptor -> its symbol, and the attribute of Message (of a
-# section of maps) or the kind of body
+# sections that are not composites: numeric descriptor -> symbolic descriptor, and either the kind
+# of body or the attribute of Message that holds the map
 _SECTIONS = {
     0x71: ("amqp:delivery-annotations:map", "delivery_annotations"),
     0x72: ("amqp:message-annotations:map", "message_annotations"),

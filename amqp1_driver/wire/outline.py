@@ -12,8 +12,8 @@ import struct
 
 from .types import WireError
 
-#: Bytes of a fixed-width value by the high nibble of its constructor (1.2, figure 1.3), and of the
-#: whole value by its constructor; 0 for other constructors.
+#: ``_FIXED``: high nibble of the constructor (1.2, figure 1.3) -> bytes of a fixed-width value.
+#: ``_WHOLE``: constructor -> bytes of constructor and value, 0 if the width is not fixed.
 _FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _WHOLE = tuple(1 + _FIXED[code >> 4] if code >> 4 in _FIXED else 0 for code in range(256))
 #: Width in bytes of the size prefix of variable-width, compound and array values.

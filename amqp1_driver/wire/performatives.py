@@ -29,7 +29,8 @@ from .types import (
 
 SENDER, RECEIVER = False, True  # role (2.8.1)
 
-# type name -> types of a decoded value; "*" is anything, "symbols" is multiple=true (1.4)
+# name of a field's type -> Python types of a decoded value; "*" is any type, "symbols" a symbol
+# with multiple="true" (1.4)
 _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "ubyte": (UByte,),
@@ -44,7 +45,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "timestamp": (Timestamp,),
     "*": (object,),
 }
-#: Types of values that a plain int or str stands for in the fields of a composite.
+#: Types of fields whose value may also be a plain int or str.
 _WRAPPED = ("ubyte", "ushort", "uint", "ulong", "symbol", "timestamp")
 
 
@@ -68,7 +69,7 @@ class Composite:
         NAMES[f"amqp:{name}:list"] = code
 
     def __repr__(self) -> str:
-        """Return only the fields that differ from the defaults: failure messages contain frames."""
+        """Return the fields that differ from the defaults, to keep failure messages short."""
         shown = (
             f"{item.name}={getattr(self, item.name)!r}"
             for item in dataclasses.fields(self)

@@ -194,7 +194,7 @@ def _encode_array(array: Array) -> bytes:
 
 
 def _element(code: int, item: Any) -> bytes:
-    """Encode an array element without constructor; only types in the frames and messages here."""
+    """Encode an array element without its constructor, for the types that this codec writes."""
     if code in _EMPTY:
         return b""
     if code in _FIXED:

@@ -27,7 +27,7 @@ Request = tuple[str, str, Any]
 #: encoded section amqp-value with null: for None proton writes no body, and RabbitMQ requires one
 _NULL = b"\x00\x53\x77\x40"
 _WINDOW = 500
-#: sender and number in the JSON of a message; one of the drivers has JSON within JSON
+#: sender and number in the JSON of a message; rabbit's driver writes JSON within JSON
 _SENDER = re.compile(rb'\\?"i\\?": ?(-?\d+)')
 _NUMBER = re.compile(rb'\\?"n\\?": ?\\?"(\d{%d})' % DIGITS)
 
@@ -35,7 +35,8 @@ _NUMBER = re.compile(rb'\\?"n\\?": ?\\?"(\d{%d})' % DIGITS)
 def declare(queue: Queue, exchange: str) -> list[Request]:
     """Return the requests that declare a queue.
 
-    :param exchange: a topic exchange, which rabbit's driver needs with a binding to the queue
+    :param exchange: name of a topic exchange; if rabbit's driver sends to the queue through it, the
+        requests also declare the exchange and bind the queue to it
     """
     kept = {"durable": True, "auto_delete": False}
     settings = {**kept, "exclusive": False, "arguments": queue.arguments}
@@ -77,7 +78,7 @@ def ask(url: str, requests: Sequence[Request], seconds: float) -> list[Any]:
 def read(url: str, queue: Queue, count: int, seconds: float) -> dict[str, str]:
     """Take ``count`` messages out of a queue.
 
-    :returns: for each sender, the packed counts of its messages, as in the report of a server
+    :returns: for each sender, the packed counts of its messages, as ``marks`` of ``Ledger.dump``
     :raises Trouble: the messages do not arrive within ``seconds``, or one is not from a benchmark
     """
     reader = _Reading(url, queue.name, count, seconds)
@@ -104,7 +105,7 @@ class _Pair(proton.reactor.LinkOption):  # type: ignore[misc]
 
 
 class _Asking(Brief):
-    """A client that sends each request after the response to the one before."""
+    """A client that sends each request after the response to the previous request."""
 
     def __init__(self, url: str, requests: Sequence[Request], seconds: float) -> None:
         super().__init__(url, seconds, 10)

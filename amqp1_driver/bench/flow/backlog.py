@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A queue with many waiting messages, and the account of those received. Main thread."""
+"""A queue with many waiting messages, and a record of those that runs receive. Main thread."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Backlog:
     def fill(self, count: int, tick: Callable[[], None] = lambda: None) -> None:
         """Add messages until ``count`` messages wait.
 
-        Messages that are not in the queue then do not count as lost by a later run: an earlier run
-        that failed has received them, or an earlier loader that failed has not sent them.
+        Messages that are missing from the queue before it is filled do not count as lost by a later
+        run: a run that failed has received them, or a loader that failed has not sent them.
 
         :raises Trouble: the messages do not reach the queue in time
         """

@@ -19,7 +19,7 @@ ALONE, BOTH = "alone", "both"
 def sender(outcome: Mapping[str, Any], at: int) -> dict[str, Any]:
     """Compute the figures of one sender in one phase.
 
-    :param outcome: of the sender, from the report of its worker
+    :param outcome: outcome of the sender, from the report of its worker
     :param at: time at which the sender began, monotonic nanoseconds
     """
     return {
@@ -57,7 +57,8 @@ def _of(name: str) -> dict[str, Figure]:
     }
 
 
-#: rows of the table, by kind of scenario; "kept": percentage of the rate alone that remains
+#: rows of the table, by kind of scenario; "kept": the rate in phase BOTH as a percentage of the
+#: rate in phase ALONE
 FIGURES: dict[str, dict[str, Figure]] = {
     KINDS[0]: {
         **_of(CLASSIC),
@@ -94,5 +95,8 @@ def summary(kind: str, runs: Sequence[Run]) -> dict[str, Any] | None:
 
 
 def ratios(kind: str, runs: Sequence[Run | None], base: Sequence[Run | None]) -> dict[str, Any]:
-    """Return figures as multiples of another driver's, with the lowest and highest of a round."""
+    """Return figures as multiples of another driver's.
+
+    :returns: for each figure the ratio of the medians, and the lowest and highest ratio of a round
+    """
     return {name: ratio(FIGURES[kind][name], runs, base) for name in COMPARED[kind]}

@@ -19,10 +19,11 @@ _SECONDS = 30.0
 class Node(NamedTuple):
     """A running RabbitMQ node.
 
-    :param name: with the version
+    :param name: name of the bus, with the version
     :param address: USER:PASSWORD@HOST:PORT
     :param suite: Debian suite from which tools/rabbitmq.sh has installed the node
-    :param disk: durations of ``fdatasync``: ``fdatasync_us`` of the disk itself, ``added_ms``
+    :param disk: ``fdatasync_us``: duration of ``fdatasync`` on the disk itself; ``added_ms``: delay
+        before each ``fsync`` and ``fdatasync``
     """
 
     name: str

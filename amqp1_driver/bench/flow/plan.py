@@ -16,8 +16,8 @@ KINDS = ("two-senders", "receive-and-send")
 CLASSIC, QUORUM = "classic", "quorum"
 #: kind of an entry: a plain client of AMQP 0.9.1 with one connection
 PLAIN = "amqp091"
-#: server of every target, a name that no other server has: the broker puts a cast into an existing
-#: queue, or returns it
+#: server of every target; no other server has this name. So the broker puts a cast into the queue
+#: that the benchmark has declared, or returns the cast
 SERVER = "flow"
 
 #: options that limit rabbit's driver to one connection for sending
@@ -83,7 +83,7 @@ class Flow:
         )
 
     def options(self, entry: Entry) -> list[str]:
-        """Return this scenario's options, then those of the driver, which override them."""
+        """Return the scenario's options for a driver, then the driver's, which override these."""
         if self.kind == KINDS[0] or not self.prefetch or entry.kind == PLAIN:
             return list(entry.options)
         return [_PREFETCH[scheme(entry)] + str(self.prefetch), *entry.options]
@@ -142,7 +142,7 @@ def queue(entry: Entry, exchange: str, topic: str, kind: str) -> Queue:
 
 
 def filler(entry: Entry) -> Entry:
-    """Return the driver that creates the waiting messages; the plain client uses rabbit's."""
+    """Return the driver that makes the waiting messages; for the plain client, rabbit's driver."""
     if entry.kind != PLAIN:
         return entry
     return Entry("rabbit", "rabbit:", entry.python, options=_BASICS["rabbit"])
@@ -162,8 +162,8 @@ def defaults() -> list[Entry]:
 def with_basics(given: Sequence[Entry], more: Sequence[Entry]) -> list[Entry]:
     """Return the entries, each with all its options; the plain client has no options.
 
-    These are the options that every run needs, then those of the entry, then the user's. Later
-    options override earlier ones.
+    An entry gets the options that every run needs, then its own, then the user's. Later options
+    override earlier ones.
 
     :param given: the entries with their own options
     :param more: the same entries, with the user's options instead of their own

@@ -42,7 +42,7 @@ def _rows(kind: str, entries: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def draw(document: dict[str, Any], path: str) -> None:
-    """Draw the figures that are compared over the number of threads; see ``plot.draw``."""
+    """Draw the figures of ``COMPARED`` over the number of threads; see ``plot.draw``."""
     sweeps: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for scenario in document["scenarios"]:
         sweeps.setdefault((scenario["kind"], scenario["size"]), []).append(scenario)

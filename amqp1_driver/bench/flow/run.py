@@ -19,7 +19,7 @@ from amqp1_driver.bench.flow.plan import CLASSIC, KINDS, PLAIN, QUORUM, SERVER, 
 from amqp1_driver.bench.plan import Entry
 from amqp1_driver.bench.run import Limits
 
-#: nanoseconds between the order to begin and the beginning
+#: nanoseconds from the order to begin until the senders begin
 _LEAD_NS = 50_000_000
 RECEIVED = "received"
 

@@ -56,7 +56,7 @@ class Session(Comparison):
         return self._measure(entry, scenario, self._node, self._limits, backlog, tick)
 
     def figures(self, scenario: Flow, entry: Entry, runs: Runs) -> dict[str, Any]:
-        """Compare with the last driver."""
+        """Return a driver's runs, their median, and the ratio of the last driver to this driver."""
         theirs, last = runs[entry.label], runs[self._entries[-1].label]
         return {
             "runs": theirs,

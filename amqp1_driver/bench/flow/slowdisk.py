@@ -89,7 +89,7 @@ def slowed(milliseconds: float) -> Iterator[dict[str, str]]:
 def fdatasync_us(folder: str | None = None, times: int = 50) -> float:
     """Measure how long ``fdatasync`` takes on the disk itself, after a write of 4 KiB.
 
-    :param folder: on the disk; None: the default folder for temporary files
+    :param folder: a folder on the disk; None: the default folder for temporary files
     :returns: the median, microseconds
     """
     found = []

@@ -119,11 +119,12 @@ def io_thread(stacks: Counter[Stack]) -> float:
 
 
 def functions(stacks: Counter[Stack], limit: int) -> list[Mapping[str, object]]:
-    """Return the functions with the most processor time of their own, the first with the most.
+    """Return the functions with the most processor time of their own, in descending order.
 
     :param limit: number of functions at most
-    :returns: for each ``function``: its name, ``own``: its own share, ``total``: its share with the
-        functions that it calls, ``line`` and ``text`` of the line with the most samples, ``layer``
+    :returns: a mapping for each function: ``function``: its name; ``own``: its share of the
+        samples; ``total``: its share with the functions that it calls; ``line``, ``text``: number
+        and source of its line with the most samples; ``layer``: the layer of most of its samples
     """
     total = sum(stacks.values())
     own: Counter[str] = Counter()
@@ -167,7 +168,7 @@ def of_module(name: str) -> str | None:
 
 @functools.cache
 def _c_calls(path: str) -> re.Pattern[str] | None:
-    """Return a pattern of the calls of C functions to which a module gives short names.
+    """Return a pattern of the calls in which a module uses its short names of C functions.
 
     Such names are ``_send = lib.pn_link_send`` or ``_send = exported("pn_link_send", c_int)``.
 

@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-#: of the whole machine, 249 samples a second, with stacks, disabled at first
+#: arguments of perf: sample the whole machine 249 times a second, with stacks; the recording is
+#: disabled until the command "enable"
 _RECORD = ["record", "-q", "-a", "-e", "cpu-clock", "-F", "249", "-g", "-D", "-1"]
 _SECONDS = 30.0
 

@@ -34,7 +34,7 @@ class Recording:
 class Recorder:
     """A recorder of the samples of one run. Used on the thread of the crew.
 
-    :param folder: for the files of this run
+    :param folder: folder for the files of this run
     :param perf: record with Linux's perf, too
     """
 
@@ -44,7 +44,7 @@ class Recorder:
         self._native: native.Perf | None = None
         self._sampled: list[tuple[str, Worker]] = []
         self.recordings: dict[str, Recording] = {}
-        #: why there are no samples of perf
+        #: why there are no samples of perf; empty: there are some, or none are wanted
         self.missing = ""
 
     def begin(self, crew: Crew, clients: Sequence[Worker], servers: Sequence[Worker]) -> None:

@@ -25,7 +25,8 @@ from amqp1_driver.bench.summary import summary
 
 #: number of functions in the tables
 TOP = 25
-#: end of a process that was sampled while its stack was not readable, see ``workers.sampler``
+#: part of the error text if a sample has killed a process, because its stack was not readable;
+#: see ``workers.sampler``
 _CRASH = "killed by signal 11"
 _ATTEMPTS = 6
 
@@ -33,7 +34,7 @@ _ATTEMPTS = 6
 class Profile(Runner):
     """A profile: each scenario runs twice in each round, the second time sampled. Main thread.
 
-    :param folder: for flame graphs, stacks and the document
+    :param folder: folder for flame graphs, stacks and the document
     :param perf: record with Linux's perf, too
     :param bus: name of the bus that was started for the profile; the document contains it
     """
@@ -61,7 +62,7 @@ class Profile(Runner):
         self._crashes = 0
 
     def play(self) -> dict[str, Any]:
-        """Run everything, and print each scenario's tables when it is complete.
+        """Run everything, and print each scenario's tables when the scenario is complete.
 
         The file ``profile.json`` gets the document, also if an exception ends the runs.
 

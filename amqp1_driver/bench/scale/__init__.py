@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Growth of time, memory and fairness with the number of targets, listeners, calls, clients."""
+"""Growth of time, memory and fairness with n: the number of targets, listeners, calls, clients."""

@@ -16,7 +16,7 @@ def exponent(before: tuple[float, float | None], after: tuple[float, float | Non
 
     1: in proportion to n; 2: with the square of n; 0: not at all.
 
-    :returns: None if a total is missing or not positive, or if n is the same
+    :returns: None if a total is missing or not positive, or if both n are equal
     """
     (small, low), (large, high) = before, after
     if low is None or high is None or low <= 0 or high <= 0 or small == large:
@@ -55,8 +55,8 @@ def peak(times: Sequence[float], window: float) -> int:
 class Trend(NamedTuple):
     """The trend of a figure from step to step.
 
-    :param slope: growth per step, the median of all pairs' slopes (Theil and Sen): lasting growth
-        counts, also in chunks; a jump at the beginning or the end does not count
+    :param slope: growth per step: the median of the slopes between all pairs of steps (Theil and
+        Sen). It shows lasting growth, also in chunks, but no jump at the beginning or the end
     :param tau: Kendall's tau: 1 if the figure only rises, 0 if rises and falls are in balance
     """
 

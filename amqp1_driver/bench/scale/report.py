@@ -151,7 +151,7 @@ def _value(column: Column, row: dict[str, Any]) -> float | None:
 
 
 def draw(document: dict[str, Any], path: str) -> None:
-    """Draw the columns whose growth the tables show over n; see ``plot.draw``."""
+    """Draw over n the columns whose growth the tables show; see ``plot.draw``."""
     charts = []
     for scenario in document["scenarios"]:
         panels = [

@@ -30,7 +30,8 @@ _SLOWER = 10
 _LEAST = 1.0
 #: limit for the arrival of casts after the last one was sent, seconds
 _LATE = 5.0
-#: transports of the servers that reconnecting clients call: one of several is connected again soon
+#: number of servers that reconnecting clients call, each with its own transport: one of several
+#: transports is connected again soon
 _ECHOES = 8
 
 
@@ -136,9 +137,9 @@ def outstanding(stage: Stage, n: int) -> Row:
 
 
 def reconnect(stage: Stage, n: int) -> Row:
-    """Let n clients lose the bus at the same moment, and measure until each has called again.
+    """Let n clients lose the bus at the same moment, and measure how soon each one calls again.
 
-    :raises Trouble: the bus is to be restarted, and was not started here
+    :raises Trouble: the bus is to be restarted, but the benchmark did not start it
     """
     each, seconds = stage.settings.clients_each, stage.settings.timeout
     restart = stage.settings.how == "restart"
@@ -269,7 +270,10 @@ def _trends(steps: Sequence[Row], traced: bool, calls: int) -> dict[str, dict[st
 
 
 def _tally(stage: Stage, servers: Sequence[Worker], each: int) -> list[int]:
-    """Return the messages of each server; wait up to ``_LATE`` until all have ``each``."""
+    """Return the number of messages that each server has taken.
+
+    Wait up to ``_LATE`` seconds until every server has taken ``each`` messages.
+    """
     found = stage.ask(servers, "tally", each=each, seconds=_LATE)
     return [taken for process in found for taken in process["taken"]]
 

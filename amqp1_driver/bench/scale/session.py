@@ -37,7 +37,7 @@ SCENARIOS: dict[str, Known] = {
 class Session(Runner):
     """A run of scenario after scenario; each n has a bus and processes of its own. Main thread.
 
-    :param sizes: values of n for all scenarios; None: each scenario has its own
+    :param sizes: values of n for all scenarios; None: each scenario has its own defaults
     """
 
     def __init__(

@@ -28,10 +28,11 @@ class Settings:
     :param passes: messages to each target or listener, after the first
     :param servers_each: RPC servers in one process, where there are several processes
     :param clients_each: reconnecting clients in one process
-    :param how: reconnecting clients lose the bus by "restart" or "cut"
+    :param how: how reconnecting clients lose the bus: by "restart" of the bus, or by "cut" of all
+        connections
     :param calls: number of calls in a step of the memory scenario
     :param steps: number of these steps
-    :param timeout: of a call, seconds; a step of a worker may take twice as long
+    :param timeout: limit for a call, seconds; a step of a worker may take twice as long
     """
 
     entry: Entry

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The channel between a worker and its parent: lines of JSON, orders one way, events the other."""
+"""The channel between a worker and its parent, in lines of JSON: orders come in, events go out."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 """Many clients in one process, each with a transport, a connection and an I/O thread of its own.
 
-They stand for as many processes: a bus sees no difference. Main thread of a worker.
+To the bus they look like as many processes. Main thread of a worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .sweep import _PAUSE, _started
 
 
 class Attempts:
-    """The times of attempts to connect by TCP, for any driver written in Python. Any thread."""
+    """A record of when drivers try to connect by TCP; it patches ``socket.socket``. Any thread."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -53,7 +53,11 @@ class Worker(messaging.Peer):
         self._lock = threading.Lock()
 
     def connect(self, count: int, seconds: float) -> dict[str, Any]:
-        """Make ``count`` clients, and have each call until it is answered; return as ``again``."""
+        """Make ``count`` clients, and have each call until a server answers.
+
+        :param seconds: time after which a client gives up
+        :returns: as :meth:`again`
+        """
         target = oslo_messaging.Target(topic=self.order["topic"])
         for _ in range(count):
             transport = self.make_transport(self.transport.conf)
@@ -65,9 +69,9 @@ class Worker(messaging.Peer):
         return self.again(time.monotonic_ns(), seconds)
 
     def again(self, since: int, seconds: float, cut: bool = False) -> dict[str, Any]:
-        """Have each client call until it is answered.
+        """Have each client call until a server answers.
 
-        :param since: count the attempts to connect from this time on, monotonic nanoseconds
+        :param since: time from which attempts to connect count, monotonic nanoseconds
         :param seconds: time after which a client gives up
         :param cut: cut all connections first
         :returns: ``at``: time of the cut, or ``since``; ``worked``: times of the answers;

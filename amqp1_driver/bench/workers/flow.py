@@ -31,7 +31,7 @@ class Endpoint:
 class Worker:
     """One process of a service, with one transport. Main thread of a worker.
 
-    :param order: the first one from the parent
+    :param order: the first order from the parent
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -60,11 +60,11 @@ class Worker:
         return {}
 
     def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
-        """Run all senders at once, and count what is received meanwhile.
+        """Run all senders at once, and count the messages that are received meanwhile.
 
         :param at: when to begin, monotonic nanoseconds
-        :param senders: for each ``name``, ``topic``, ``threads``, and ``first``: the number of its
-            first thread
+        :param senders: fields of each sender: ``name``, ``topic``, ``threads``, and ``first``: the
+            number of its first thread
         :returns: ``senders``: outcomes by name; ``received``: number of messages; ``busy``:
             processor time of this process in relation to ``seconds``
         """
@@ -92,7 +92,7 @@ class Worker:
         return {}
 
     def hush(self) -> dict[str, Any]:
-        """Stop receiving; return the ledger of what was received."""
+        """Stop receiving; return the ledger of the received messages."""
         self._server.stop()
         self._server.wait()
         return self._ledger.dump()

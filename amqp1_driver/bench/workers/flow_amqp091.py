@@ -53,7 +53,7 @@ class Worker:
     The reading thread receives messages and confirms, and makes requests; publishers write from
     threads of their own.
 
-    :param order: the first one from the parent
+    :param order: the first order from the parent
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -61,7 +61,8 @@ class Worker:
         self._order = order
         self._payload = "x" * order["size"]
         self._ledger = Ledger()
-        # py-amqp has one buffer for all writes of a connection; a callback may write again
+        # py-amqp has one buffer for all writes of a connection. The lock is reentrant, because a
+        # callback may write while its own thread makes a request
         self._writing = threading.RLock()
         self._confirmed = threading.Condition()
         # unconfirmed messages by delivery-tag, in order: time of publishing, publisher's account,
@@ -91,9 +92,11 @@ class Worker:
         return {"library": f"py-amqp {amqp.__version__}"}
 
     def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
-        """Publish to the queue of each sender, and count what is received meanwhile.
+        """Publish to the queue of each sender, and count the messages received meanwhile.
 
         :param at: when to begin, monotonic nanoseconds
+        :param senders: as for ``flow.Worker.send``
+        :returns: as ``flow.Worker.send``
         """
         until = at + int(seconds * 1e9)
         publishers = []
@@ -120,7 +123,7 @@ class Worker:
         return {}
 
     def hush(self) -> dict[str, Any]:
-        """Stop receiving; return the ledger of what was received."""
+        """Stop receiving; return the ledger of the received messages."""
         self._request(lambda: self._channel.basic_cancel("receiver"))
         return self._ledger.dump()
 
@@ -157,7 +160,7 @@ class Worker:
         batches.ended = time.monotonic_ns()
 
     def _body(self, sender: int, number: int, now: int) -> str:
-        """One message as oslo.messaging's driver for RabbitMQ writes it."""
+        """Return a message in the form in which oslo.messaging's driver for RabbitMQ writes it."""
         args = {"i": sender, "n": f"{number:0{DIGITS}d}", "t": now, "p": self._payload}
         message = json.dumps({"method": "take", "args": args, "_unique_id": f"{number:032x}"})
         return json.dumps({"oslo.version": "2.0", "oslo.message": message})
@@ -168,7 +171,7 @@ class Worker:
         while not self._ended:
             while self._requests:
                 self._requests.popleft()()
-            # a timeout of py-amqp is set on the socket, and would interrupt writes of publishers
+            # py-amqp would set the timeout of a read on the socket, where it interrupts writes, too
             if select.select([self._connection.sock], [], [], _POLL)[0]:
                 self._connection.drain_events()
 
@@ -213,7 +216,7 @@ class Worker:
                 batches.errors.add(amqp.exceptions.MessageNacked("the broker refuses a message"))
 
     def _settled(self, tag: int, multiple: bool) -> list[tuple[int, Batches, int]]:
-        """Remove messages that wait for a confirm, and return them."""
+        """Remove the messages that the broker has confirmed or refused, and return them."""
         tags = [known for known in self._outside if known <= tag] if multiple else [tag]
         found = [self._outside.pop(known) for known in tags]
         for _, batches, _ in found:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records of what was sent and received, and of how long it took, in little memory. Pure."""
+"""Records of messages sent and received, and of durations, in little memory. Pure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Histogram:
 
 
 def pack(marks: bytes | bytearray) -> str:
-    """Encode one byte for each message as text; long runs of one byte take almost no space."""
+    """Encode one byte for each message as text; long runs of the same byte take almost no space."""
     return base64.b64encode(zlib.compress(bytes(marks), 1)).decode()
 
 
@@ -94,7 +94,9 @@ def unpack(text: str) -> bytes:
 
 
 class Ledger:
-    """A count of receptions for each message; senders number theirs from 0. Any thread.
+    """Counts of how often each message was received. Any thread.
+
+    Each sender numbers its messages from 0.
 
     A message with a negative sender is warm-up: it is counted, but not recorded by number.
     """

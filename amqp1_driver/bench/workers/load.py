@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The load of a client: threads that send at full speed or at a rate, and wait for each message."""
+"""The load of a client: threads send at full speed or at a rate, and wait for each outcome."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     """Take the message in ``source``, and put copies of it into ``queue``.
 
     :param first: number of the first copy
-    :param timeout: seconds without progress, after which this gives up
+    :param timeout: seconds without progress, after which the function fails
     :raises RuntimeError: there is no message or no progress in time, or the broker refuses
     """
     fetch = _Fetch(url, source, timeout)
@@ -95,5 +95,5 @@ class _Fill(_Loader):
             sender.close()
 
     def on_link_closed(self, event: Any) -> None:
-        """Close the connection: the broker has read all copies before the end of the link."""
+        """Close the connection: a broker that detaches the link has read all copies before."""
         self.finish()

@@ -20,7 +20,8 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     """Take the message in ``source``, and put copies of it into ``queue``.
 
     :param first: number of the first copy
-    :param timeout: limit for the message to come, and of the connection's operations, seconds
+    :param timeout: limit for the arrival of the message, and for each operation of the connection,
+        seconds
     :raises RuntimeError: no message has come into ``source`` in time
     """
     parts = urlsplit(url)

@@ -69,7 +69,7 @@ def versions(transport: Any) -> dict[str, Any]:
 class Peer:
     """The common part of clients and servers. Main thread of a worker.
 
-    :param order: the first one from the parent
+    :param order: the first order from the parent
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Peer:
         return versions(self.transport)
 
     def rest(self) -> dict[str, Any]:
-        """Do nothing: each step reports the memory of the process."""
+        """Do nothing; the report of this step shows the memory of the process."""
         return {}
 
 

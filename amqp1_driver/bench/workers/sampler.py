@@ -4,9 +4,9 @@
 
 During sampling, the kernel's timer of processor time (``ITIMER_PROF``) interrupts the thread that
 uses the processor at that moment. ``faulthandler`` writes the Python stack of that thread to a
-file, in the signal handler itself: this needs no interpreter lock, no other thread and no stop. So
-a thread that only waits gives no sample, and the time of C code and of the kernel counts at the
-Python line that called them.
+file, in the signal handler itself: this needs no interpreter lock and no other thread, and does not
+stop the process. So a thread that only waits gives no sample, and the time of C code and of the
+kernel counts at the Python line that called them.
 
 While C code calls a Python function, the stack has no valid beginning for a few instructions (seen
 with CPython 3.11 to 3.13). A sample at such a moment ends the process with signal 11. In clients

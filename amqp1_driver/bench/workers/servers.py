@@ -31,7 +31,7 @@ class _Server:
 
     def take(self, ctxt: dict[str, Any]) -> None:
         """Count a cast."""
-        self.taken += 1  # no lock: with counted casts, a server has one thread
+        self.taken += 1  # no lock: a server that counts casts has one thread
 
     def ping(self, ctxt: dict[str, Any]) -> int:
         """Count a call, and answer it at once."""
@@ -47,9 +47,9 @@ class _Server:
 class Worker(messaging.Peer):
     """All servers of one process. Main thread, unless a method says otherwise.
 
-    Fields of the order: ``topic``; ``executor``: threads of each server; ``shared``: one thread
-    serves all servers, for servers that are only targets of messages. The threads of an executor
-    look once a second whether they shall end; those of thousands would keep the machine busy.
+    Fields of the order: ``topic``; ``executor``: threads of each server; ``shared``: True if one
+    thread serves all servers, because they only count messages. The threads of an executor
+    check once a second whether they shall end; thousands of executors would keep the machine busy.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -99,8 +99,8 @@ class Worker(messaging.Peer):
     def stop(self) -> dict[str, Any]:
         """Stop all servers one after the other, then wait for all of them at the same time.
 
-        Threads of an executor look for its end once a second; with one wait after the other, these
-        seconds would add up.
+        The threads of an executor check once a second whether the executor has ended; with one wait
+        after the other, these seconds would add up.
 
         :returns: ``each_ns``: the time that each stop took; ``wait_ns``: the wait; nanoseconds
         """

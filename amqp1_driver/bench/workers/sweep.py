@@ -58,7 +58,7 @@ class Worker(messaging.Peer):
         :param what: "cast" or "call"
         :param insist: seconds during which a failed message is sent again
         :returns: ``times``: how long each message took, in nanoseconds, target by target; -1: the
-            message failed; ``at``: the end, monotonic nanoseconds
+            message failed; ``at``: when the sweep ended, monotonic nanoseconds
         """
         send = _cast if what == "cast" else _call
         times = [[-1] * passes for _ in self._targets]
@@ -107,7 +107,8 @@ class Worker(messaging.Peer):
     def idle(self, count: int) -> dict[str, Any]:
         """Measure ``count`` threads that wait without a call.
 
-        :returns: their memory, as ``weigh``; ``wake_ns``: time until all have ended, nanoseconds
+        :returns: the memory of the process, as ``weigh`` returns it; ``wake_ns``: time until all
+            threads have ended, nanoseconds
         """
         gates = [threading.Lock() for _ in range(count)]
         for gate in gates:
@@ -155,7 +156,8 @@ class Worker(messaging.Peer):
     def _driver_us(self) -> float:
         """Return the processor time of the driver's threads so far, microseconds.
 
-        These are all threads but those before the driver; no sending thread runs now.
+        These are all threads that did not exist before the driver: this method is called only while
+        no thread sends.
         """
         threads = (thread.native_id for thread in threading.enumerate())
         return usage.of_threads(
@@ -183,9 +185,9 @@ class _Repeater:
 
 
 def _one(send: Callable[[Any], None], target: Any, errors: Errors, until: float) -> int:
-    """Send until it succeeds; return the nanoseconds it took, or -1 if it failed.
+    """Send a message until that succeeds; return the time it took (nanoseconds), -1 on failure.
 
-    :param until: when a failed message is not sent again any more, monotonic seconds
+    :param until: time from which a failed message is not sent again, monotonic seconds
     """
     began = time.monotonic_ns()
     while True:

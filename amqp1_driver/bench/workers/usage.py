@@ -2,8 +2,8 @@
 
 """The resources that this process uses: processor time, context switches, memory.
 
-Linux only; any thread. Workers cannot use psutil: their virtual environment may lack it. It also
-has neither the peak of the memory nor the time of a thread in steps below 10 ms.
+Linux only; any thread. Workers cannot use psutil: their virtual environment may lack it. psutil
+also has neither the peak of the memory nor the time of a thread in steps below 10 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Usage(NamedTuple):
-    """Processor time in microseconds, user and system, and context switches of either kind."""
+    """Processor time (user and system, microseconds), context switches (voluntary or not)."""
 
     cpu_us: float
     switches: int

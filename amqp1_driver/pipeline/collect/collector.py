@@ -71,7 +71,8 @@ class Collector:
         self._decode = Decoder(options.max_buffer_bytes).decode
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="amqp1-collect", daemon=True)
-        #: makes one step of computing the room and posting it to the I/O thread
+        #: held from computing the room until it is posted to the I/O thread: no other thread posts
+        #: its own room in between
         self._telling = threading.Lock()
         self._changed = threading.Condition()
         self._stopping = False
@@ -192,7 +193,7 @@ class Collector:
             self._braked += 1
 
     def _interrupted(self) -> None:
-        """Fail if the bus cannot do the subscription, or if the I/O thread dies. I/O thread."""
+        """Fail if the bus cannot serve the subscription, or if the I/O thread dies. I/O thread."""
         subscription = self._subscription
         error = subscription.last_error if subscription is not None else None
         if self._client.dead or isinstance(error, exceptions.UnsupportedFeature):
@@ -260,7 +261,10 @@ class Collector:
             self._tell(())
 
     def _decode_and_keep(self, deliveries: Sequence[Delivery], times: Sequence[float]) -> None:
-        """Decode, append, acknowledge; in pieces, if messages grow when they are decoded."""
+        """Decode messages, append their rows, and acknowledge them.
+
+        This happens in pieces if decoding makes the messages larger.
+        """
         kept: list[Delivery] = []
         rows: list[Row] = []
         size, small = 0, self._largest // 16

@@ -2,10 +2,10 @@
 
 """Decoder of the parts of a message (AMQP 1.0 section 3.2) that a row needs. One thread at a time.
 
-Each message passes here. So this decoder reads the usual encodings itself, skips the parts that a
-row does not need, and leaves other encodings to the driver's decoder. Header and annotations often
-repeat from message to message, and so do the properties without the message-id. The decoder
-remembers the values of these parts by their encoding.
+Every message passes through this decoder. So the decoder reads the usual encodings itself, skips
+the parts that a row does not need, and leaves other encodings to the driver's decoder. Header and
+annotations often repeat from message to message, and so do the properties without the message-id.
+The decoder remembers the values of these parts by their encoding.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _SYMBOLIC = {
 #: positions of properties (3.2.4)
 _TYPE, _ENCODING, _CREATED = 6, 7, 9
 _WANTED = frozenset((_TYPE, _ENCODING, _CREATED))
-#: milliseconds from 1970 to the year 10000, and the largest number of a column: a value beyond
-#: these must not keep all other rows out
+#: milliseconds from 1970 to the year 10000, and the largest delivery-count that a column takes: a
+#: larger value in one message must not keep the other messages out of the spool
 _TIMES, _MOST = 253402300800000, 2147483647
-#: number of encodings of properties that a decoder remembers, and limit of their bytes
+#: most encodings of properties that a decoder remembers, and bytes from which on it does not
+#: remember an encoding
 _LIMIT, _LONG = 1000, 512
 #: bytes to which a compressed body may grow; a Decoder can have a lower limit
 _INFLATED = 64 * 1024**2

@@ -20,12 +20,12 @@ _NEVER = 1 << 62
 
 
 class Inbox:
-    """A sink for the client, with one taker. The inbox wakes it once per batch, not per message.
+    """A sink for the client, with one taker. It wakes the taker once per batch, not per message.
 
     :param on_interrupt: called on the I/O thread when the subscription has become impossible
-    :param limit: bytes
-    :param on_full: called on the I/O thread when the inbox holds more, and again for each further
-        delivery while it does
+    :param limit: bytes that the inbox should hold at most
+    :param on_full: called on the I/O thread after each delivery with which the inbox holds more
+        than ``limit`` bytes
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Inbox:
     @property
     def bytes(self) -> int:
         """Return the bytes of the deliveries that have come and are not finished."""
-        gone = self._gone  # first: the taker may finish some between the two reads
+        gone = self._gone  # read first: the taker may finish deliveries between the reads
         return self._came - gone
 
     @property
@@ -130,7 +130,7 @@ class Inbox:
     def _wait(self, count: int, timeout: float) -> None:
         until = time.monotonic() + timeout
         while not self._stopped and len(self._entries) < count and not self.full:
-            # a delivery that comes after this assignment sees it, and sets the event
+            # from now on, deliver() sets the event as soon as ``count`` deliveries are here
             self._wake_at = count
             if len(self._entries) < count and not self._event.wait(
                 max(0.0, until - time.monotonic())

@@ -24,12 +24,12 @@ class Known(Protocol):
 
 
 def row_of(delivery: Delivery, received: float, decode: Callable[[bytes], Content]) -> Row:
-    """Make the row of a delivery; never raises.
+    """Make the row of a delivery; never raise an error.
 
     A defect of the decoder makes one message undecodable, and does not stop the collector.
 
     :param decode: see :meth:`Decoder.decode`
-    :param received: seconds since 1970
+    :param received: when the delivery came, seconds since 1970
     """
     at = int(received * 1_000_000)
     try:

@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
     describe(
         subparsers.add_parser(
             "capacity",
-            help="how many agents a mesh of routers carries, by simulation",
+            help="compute how many agents a mesh of routers carries, by simulation",
             description=DESCRIPTION,
             epilog=EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -40,25 +40,31 @@ def add_parser(subparsers: Any) -> None:
     """Add the parser of the demo."""
     parser = subparsers.add_parser(
         "demo",
-        help="an embedded bus, generated notifications, the job, tables and a page",
-        description="Starts an embedded bus, sends generated notifications of three services "
-        "through the driver, takes them in with the data source amqp1, computes the gold tables "
-        "of the job notifications, prints them and writes them as a page with plots.",
+        help="show the job notifications with an embedded bus and generated notifications",
+        description="Starts an embedded bus and sends generated notifications of three services to "
+        "it through the driver. Reads them with the data source amqp1 and computes the "
+        "gold tables of the job notifications. Prints the tables, and writes them as a "
+        "page with plots.",
     )
     parser.add_argument(
         "--bulk",
         type=int,
         default=10_000,
         metavar="N",
-        help="made notifications besides the two fixed days (default: 10000)",
+        help="number of generated notifications in addition to those of two fixed days "
+        "(default: 10000)",
     )
     parser.add_argument(
         "--folder",
         metavar="FOLDER",
-        help="where lake and page go; it must be empty (default: a new folder for temporary files)",
+        help="folder for lake and page; it must be empty (default: a new temporary folder)",
     )
-    parser.add_argument("--no-browser", action="store_true", help="only print the page's path")
-    parser.add_argument("--master", help="Spark's master (default: local[2])")
+    parser.add_argument(
+        "--no-browser",
+        action="store_true",
+        help="do not open the page in a browser, only print its path",
+    )
+    parser.add_argument("--master", help="master of Spark (default: local[2])")
 
 
 def run(args: argparse.Namespace) -> int:

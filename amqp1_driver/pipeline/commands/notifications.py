@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from amqp1_driver.pipeline.lake.plan import Plan
 
 _EPILOG = """\
-LAKE has bronze/ (rows as they came, by date of receipt), silver/ (each notification once),
-malformed/ (what could not be read, with the reason) and gold/ (operations, durations, errors,
-lifetimes, usage, audit). Run it again with the same LAKE, and it goes on where it was.
+LAKE has bronze/ (rows as they arrived, by date of receipt), silver/ (each notification once),
+malformed/ (unreadable messages, with the reason) and gold/ (operations, durations, errors,
+lifetimes, usage, audit). A later run with the same LAKE continues where the last one ended.
 
   amqp1 pipeline notifications --lake /srv/lake --url amqp://bus:5672 --topic notifications
   amqp1 pipeline notifications --lake /srv/lake --bronze /srv/archive/bronze
@@ -36,10 +36,10 @@ def add_parser(subparsers: Any) -> None:
     arguments(
         subparsers.add_parser(
             "notifications",
-            help="notifications into bronze, silver and gold tables",
-            description="Takes notifications in and computes what they tell: how long operations "
-            "take and which never end, error rates, usage of each tenant, and whether the audit "
-            "agrees with what was observed.",
+            help="read notifications into bronze, silver and gold tables",
+            description="Reads notifications and computes durations of operations, operations that "
+            "never end, error rates, the usage of each tenant, and whether the audit "
+            "agrees with the observed events.",
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -52,9 +52,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--lake",
         required=True,
         metavar="FOLDER",
-        help="folder of the tables; a path, or a URL that Spark knows",
+        help="folder of the tables: a path, or a URL that Spark knows",
     )
-    where = parser.add_argument_group("where notifications come from")
+    where = parser.add_argument_group("source of the notifications")
     where.add_argument(
         "--url",
         metavar="URL",
@@ -64,10 +64,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--topic",
         default="notifications",
         metavar="TOPICS",
-        help="topics, with a comma between them (default: notifications)",
+        help="topics, separated by commas (default: notifications)",
     )
     where.add_argument(
-        "--pool", metavar="POOL", help="take copies of its own, as a listener in this pool does"
+        "--pool",
+        metavar="POOL",
+        help="read copies of the notifications, as a listener in this pool does",
     )
     where.add_argument(
         "--spool",
@@ -79,56 +81,60 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a further option of the data source; may be repeated",
+        help="set a further option of the data source; may be repeated",
     )
     where.add_argument(
         "--bronze",
         metavar="FOLDER",
-        help="Parquet files of a bronze table that is there, instead of a bus",
+        help="read the Parquet files of an existing bronze table, instead of a bus",
     )
-    when = parser.add_argument_group("when")
+    when = parser.add_argument_group("schedule")
     when.add_argument(
         "--continuous",
         action="store_true",
-        help="go on until SIGTERM or ^C; else take what is there, and end",
+        help="run until SIGTERM or ^C, instead of ending after the notifications that are there",
     )
     when.add_argument(
         "--every",
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="with --continuous, between batches (default: 5)",
+        help="with --continuous: time between batches (default: 5)",
     )
     when.add_argument(
         "--gold-every",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="with --continuous, between computations of gold (default: 60)",
+        help="with --continuous: time between computations of gold (default: 60)",
     )
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("processing")
     how.add_argument(
         "--dedup-within",
         metavar="INTERVAL",
-        help='copies come within this time of the first ("2 hours"): looked up in '
-        "Spark's state, under a watermark; else in all of silver's day",
+        help='longest time between a notification and its copies ("2 hours"): the job then '
+        "finds copies in Spark's state, under a watermark (default: no limit; the job "
+        "finds copies in silver, in all rows of the day)",
     )
     how.add_argument(
         "--until",
         type=_until,
         metavar="TIME",
-        help="count what still runs until this time, UTC (default: the latest notification)",
+        help="end of the counted time, UTC, for resources that still run (default: the "
+        "latest notification)",
     )
     how.add_argument(
         "--max-files-per-batch",
         type=int,
         default=16,
         metavar="N",
-        help="of bronze, in one batch of silver (default: 16)",
+        help="largest number of bronze files in one batch of silver (default: 16)",
     )
-    how.add_argument("--html", metavar="FILE", help="write the gold tables there as a page")
     how.add_argument(
-        "--master", help="Spark's master (default: what spark-submit set, else local[2])"
+        "--html", metavar="FILE", help="write the gold tables to this file, as a page with plots"
+    )
+    how.add_argument(
+        "--master", help="master of Spark (default: that of spark-submit, else local[2])"
     )
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 #: priority of the notifications in which the driver sends its records
 PRIORITY = "info"
 _DESCRIPTION = """
-Reads the driver's telemetry from files (JSON lines, Parquet, Arrow; folders are searched) or from
-the bus, and tells latencies, stalls, hot addresses, errors, timeouts, throughput and lost
-connections, and which settings of credit and timeouts to try. Needs the extra spark.
+Reads the driver's telemetry from files (JSON lines, Parquet, Arrow; also in folders) or from the
+bus. Reports latencies, stalls, hot addresses, errors, timeouts, throughput and lost connections,
+and recommends settings of credit and timeouts. Needs the extra spark.
 """
 _EXAMPLES = """
 examples:
@@ -40,7 +40,8 @@ def add_parser(subparsers: Any) -> None:
     _arguments(
         subparsers.add_parser(
             "telemetry",
-            help="latencies, stalls, errors, and settings of credit and timeouts to try",
+            help="report latencies, stalls and errors, and recommend settings of credit and "
+            "timeouts",
             description=_DESCRIPTION,
             epilog=_EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -53,38 +54,55 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="file or folder, also of another file system that Spark reads",
+        help="file or folder, also on another file system that Spark reads",
     )
     parser.add_argument(
-        "--format", choices=("json", "parquet", "arrow"), help="of files whose names don't tell it"
+        "--format",
+        choices=("json", "parquet", "arrow"),
+        help="format of files whose names do not show it",
     )
-    parser.add_argument("--html", metavar="FILE", help="write the report there")
-    parser.add_argument("--json", metavar="FILE", help="write all tables there; -: standard output")
+    parser.add_argument("--html", metavar="FILE", help="write the report to this file")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write all tables to this file; -: standard output"
+    )
     parser.add_argument(
         "--config-file",
         action="append",
         default=[],
         metavar="FILE",
-        help="a service's configuration, for the present values; may be repeated",
+        help="configuration file of a service, for the present values of the options; may "
+        "be repeated",
     )
     parser.add_argument(
-        "--top", type=_positive, default=50, metavar="N", help="most rows of a table (default: 50)"
+        "--top",
+        type=_positive,
+        default=50,
+        metavar="N",
+        help="largest number of rows in a table (default: 50)",
     )
-    parser.add_argument("--master", help="of Spark (default: as spark-submit has it, or local[2])")
+    parser.add_argument(
+        "--master", help="master of Spark (default: that of spark-submit, else local[2])"
+    )
     bus = parser.add_argument_group("from the bus, instead of files")
     bus.add_argument("--url", help="transport URL; env:NAME or file:PATH hide its password")
-    bus.add_argument("--topic", help="topic that the driver sends records to (telemetry_topic)")
-    bus.add_argument("--address", help="or AMQP addresses, with commas between")
-    bus.add_argument("--spool", metavar="FOLDER", help="of the data source; kept between runs")
     bus.add_argument(
-        "--purge", action="store_true", help="what is in the report is deleted from the spool then"
+        "--topic", help="topic to which the driver sends records, its option telemetry_topic"
+    )
+    bus.add_argument("--address", help="AMQP addresses instead of --topic, separated by commas")
+    bus.add_argument(
+        "--spool",
+        metavar="FOLDER",
+        help="folder for the spool of the data source, which stays between runs",
+    )
+    bus.add_argument(
+        "--purge", action="store_true", help="after the report, delete its records from the spool"
     )
     bus.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="further option of the data source; may be repeated",
+        help="set a further option of the data source; may be repeated",
     )
 
 

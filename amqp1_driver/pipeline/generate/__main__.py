@@ -23,11 +23,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="amqp1_driver.pipeline.generate", description=__doc__)
     parser.add_argument(
-        "--url", required=True, help="transport URL of the bus, also env:NAME or file:PATH"
+        "--url", required=True, help="transport URL of the bus; also env:NAME or file:PATH"
     )
     parser.add_argument("--topic", default="notifications")
     parser.add_argument(
-        "--count", type=int, default=10_000, help="notifications, with the ids n-0 to n-(COUNT-1)"
+        "--count",
+        type=int,
+        default=10_000,
+        help="number of notifications, with the ids n-0 to n-(COUNT-1)",
     )
     parser.add_argument("--rate", type=float, help="messages per second (default: no limit)")
     parser.add_argument("--seed", type=int, default=1)
@@ -35,18 +38,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--per-day",
         type=int,
         default=20_000,
-        help="notifications for each day of the simulated time",
+        help="number of notifications for each day of the simulated time",
     )
     parser.add_argument(
         "--begin",
         type=datetime.datetime.fromisoformat,
         default=datetime.datetime(2026, 3, 5),
-        help="of the simulated time, UTC",
+        help="begin of the simulated time, UTC",
     )
     parser.add_argument(
         "--faults",
         action="store_true",
-        help="with late, doubled and broken messages, and two envelopes",
+        help="also send late, duplicated and malformed messages, in two envelopes",
     )
     args = parser.parse_args(argv)
     made = cloud.notifications(args.seed, args.count, args.begin, args.per_day)

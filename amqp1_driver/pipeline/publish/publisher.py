@@ -2,7 +2,7 @@
 
 """A publisher: it bounds the messages under way, and loses none of them silently.
 
-On the thread of its user, one at a time.
+It runs on the thread of its caller, one thread at a time.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Publisher:
             its host, address and message id
         """
         if len(self._under_way) >= self._most:
-            # Wait for the middle one, then handle half of them at once: a thread that wakes up for
-            # each message does little else.
+            # Wait for the message in the middle, then handle the older half at once: a thread that
+            # wakes up for each message does little else.
             self._under_way[self._most // 2].future.wait(self._timeout)
             while self._under_way and (
                 self._under_way[0].future.done() or len(self._under_way) >= self._most

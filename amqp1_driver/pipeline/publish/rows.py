@@ -34,7 +34,8 @@ def check(columns: Iterable[tuple[str, str]], destination: Destination | None) -
     """Refuse a data frame whose rows are not messages.
 
     :param columns: name and Spark's simple type of each column
-    :param destination: destination of rows without an address; None: the column is necessary
+    :param destination: destination of rows without an address; None: a column ``address`` is
+        necessary
     :raises ValueError: a column is missing, unknown or of a wrong type; the text names it
     """
     types = dict(columns)
@@ -57,8 +58,8 @@ def messages(
     A null body becomes an empty one.
 
     :param destination: destination of rows without an address; None: such rows are an error
-    :param make_id: function from the row's number in the task, from 0, to the id of a row without
-        one
+    :param make_id: function that returns the message id for a row without one; its argument is the
+        number of the row in the task, from 0
     :raises ValueError: a row has no address, and ``destination`` is None
     """
     number = 0

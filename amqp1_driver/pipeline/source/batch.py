@@ -2,7 +2,7 @@
 
 """Batch reads: collect messages until the links are idle, then read the spool.
 
-Spark does not tell a batch source that its rows have arrived, and it plans a frame again for each
+Spark does not tell a batch source that its rows have arrived, and plans a data frame again for each
 use. A read therefore purges nothing: each read returns the same rows, and those collected since,
 until the program calls :func:`confirm`. Delivery is at least once. Collecting is part of planning;
 Spark's workers only read the spool's files.
@@ -32,7 +32,8 @@ class Amqp1Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Collect messages, and return partitions with all rows that are not confirmed.
 
-        :raises CollectorFailed: the collector has failed, or is not attached in the end
+        :raises CollectorFailed: the collector has failed, or its links are not attached after
+            drainMaxMs
         :raises SpoolError: the spool cannot be opened
         :raises Missing: rows are missing and failOnDataLoss is set
         """
@@ -52,7 +53,7 @@ class Amqp1Reader(DataSourceReader):
         return planned or [ranges.RowRange()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Return the record batches of a partition. In a worker."""
+        """Return the record batches of a partition. Spark calls this in its workers."""
         return ranges.read(partition, self._options.fail_on_data_loss)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A spool and the collector that fills it, in the process that plans."""
+"""A spool and the collector that fills it, in the process in which Spark plans."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ class Collection:
 
         :param within: seconds, instead of drainMaxMs
         :returns: the last durable row at that time
-        :raises CollectorFailed: the collector has failed, or is not attached when the time is over
+        :raises CollectorFailed: the collector has failed, or its links are not attached when the
+            time is over
         """
         within = self.options.drain_max if within is None else within
         deadline = time.monotonic() + within

@@ -2,7 +2,7 @@
 
 """The Spark data source ``amqp1`` itself: its name, schema, readers and writers.
 
-On the thread on which Spark calls it, in each of Spark's processes.
+The data source runs in each of Spark's processes, on the thread on which Spark calls it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Amqp1DataSource(DataSource):
         :raises ValueError: the output mode is complete, an option is wrong or missing, or the rows
             are not messages
         """
-        if overwrite:  # Spark asks for it with the output mode complete
+        if overwrite:  # Spark sets this for the output mode complete
             raise ValueError(
                 "output mode 'complete' would send the whole table again with each batch: "
                 "mode 'append' or 'update' is needed"

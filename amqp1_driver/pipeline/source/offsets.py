@@ -2,7 +2,7 @@
 
 """Offsets in Spark's checkpoint: ``{"spool": uuid, "seq": n}``, rows up to ``n`` included.
 
-In the process that plans, on any thread.
+The functions run in the process in which Spark plans, on any thread.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ class SourceOptions:
     #: topics of notifications, which the driver maps to addresses
     topics: tuple[str, ...] = ()
     exchange: str = "openstack"
-    #: pool of listeners: its queues get copies of what the queues without a pool get
+    #: pool of listeners: its queues get copies of the messages for the queues without a pool
     pool: str | None = None
     priorities: tuple[str, ...] = PRIORITIES
-    #: absolute path
+    #: absolute path of the spool's folder
     spool_dir: str = ""
     max_rows_per_trigger: int = 50_000
     #: tasks that read a batch; 0: one for each processor of the machine of the planning process
@@ -41,7 +41,7 @@ class SourceOptions:
     credit: int = 2000
     #: bytes of messages that have come and are not on disc yet, at most
     max_buffer_bytes: int = 64 * 1024**2
-    #: time after which an address that the bus refuses without a pause is an error; 0: it never is
+    #: how long the bus may refuse an address without a pause before reading fails; 0: for ever
     refused_timeout: float = 300.0
     max_spool_rows: int = 1_000_000
     max_spool_bytes: int = 4 * 1024**3

@@ -19,7 +19,7 @@ from amqp1_driver.pipeline.spool.retention import split
 
 LOG = logging.getLogger(__name__)
 
-#: rows for each task, about, at least: a task with fewer rows costs more than it saves
+#: about the fewest rows of a task: a task with fewer rows costs more than it saves
 TASK_ROWS = 2000
 
 

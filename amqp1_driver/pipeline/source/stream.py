@@ -19,8 +19,8 @@ from amqp1_driver.pipeline.spool import Spool
 #: seconds that latestOffset() waits if there is nothing to do; without this wait Spark would call
 #: it about 100 times a second
 HOLD = 0.1
-#: seconds that the bus has to send the first message once there is room again; on a busy machine
-#: that takes longer than the time without a message after which links count as idle
+#: seconds that the bus has for sending the first message once there is room again; on a busy
+#: machine that takes longer than drainIdleMs
 RETURN = 5.0
 
 
@@ -68,10 +68,11 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._more = self._patience > 0 and collection.full
 
     def _drain_again(self) -> None:
-        """Collect the rest: the spool was full before, and all its rows are processed now.
+        """Collect the messages for which the spool had no room; all its rows are processed now.
 
-        This also collects messages sent since the run began, because nothing tells them from the
-        rest. The run therefore ends when it has caught up, or has waited for drainMaxMs in all.
+        This also collects messages sent since the run began, because nothing distinguishes them
+        from the others. The run therefore ends when it has caught up, or has waited for drainMaxMs
+        in all.
         """
         collection, began = self._collection(), time.monotonic()
         if not collection.full:
@@ -96,8 +97,8 @@ class Amqp1StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         high = max(seq, self._end(spool))
         if high == seq:
             # Spark commits a batch only when it plans the next one, and a spool full of processed
-            # rows would wait for that for ever. So commit them now: Spark asks for rows after
-            # them only once their batch is done.
+            # rows would wait for that for ever. So commit the rows up to ``seq`` now: Spark
+            # asks for later rows only when the batch with these rows is done.
             if spool.committed < seq:
                 spool.commit(seq)
             if self._target is None:

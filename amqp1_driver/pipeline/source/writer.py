@@ -80,7 +80,10 @@ class _Writer:
             return Published(publisher.accepted, publisher.resent)
 
     def _prefix(self) -> str:
-        """Return the prefix of the task's ids: the same if Spark repeats the task or the batch."""
+        """Return the prefix of the task's message ids.
+
+        The prefix is the same if Spark repeats the task or the batch.
+        """
         context = TaskContext.get()
         local = context.getLocalProperty if context is not None else lambda name: None
         begin = self._options.id_prefix or local(_QUERY) or self._job

@@ -50,8 +50,10 @@ class SpoolLimits:
 
     @property
     def largest(self) -> int:
-        """Return the most bytes of one row, by :func:`~.rows.sizes`: half of the cap, less
-        overhead."""
+        """Return the most bytes of one row: half of the cap on bytes, less overhead.
+
+        :func:`~.rows.sizes` gives the bytes of a row.
+        """
         return self.max_bytes // 2 - FILE_OVERHEAD - BATCH_OVERHEAD
 
 
@@ -114,7 +116,7 @@ def fitting(
 ) -> int:
     """Return how many rows, from the first on, fit beside the retained ones.
 
-    Each cap may divide a piece.
+    If a cap is reached within a piece, the rows of the piece before that point fit.
 
     :param pieces: the rows as :func:`cut` divides them
     """

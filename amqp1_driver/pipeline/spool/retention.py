@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The list of a spool's segments: which rows exist, are missing or may go.  Pure.
+"""The list of a spool's segments: which rows exist, are missing, or can be purged.  Pure.
 
 Any thread, one at a time.
 """
@@ -82,7 +82,7 @@ class Retained:
         return gone
 
     def at(self, seq: int) -> Segment | None:
-        """Return the segment that holds the row ``seq``; None: it is missing or torn."""
+        """Return the segment that holds the row ``seq``; None: the row is missing or torn."""
         place = bisect_left(self._segments, seq, key=lambda each: each.hi)
         if place == len(self._segments):
             return None

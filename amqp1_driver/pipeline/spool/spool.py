@@ -46,7 +46,7 @@ class Appended(NamedTuple):
 
 
 class Spool:
-    """A spool as its one writer has it; made by :meth:`open`. Any thread."""
+    """A spool in the process that is its one writer; :meth:`open` makes it. Any thread."""
 
     def __init__(
         self, folder: Path, limits: SpoolLimits, fence: Fence, found: recovery.Found
@@ -247,8 +247,8 @@ class Spool:
     def commit(self, seq: int) -> None:
         """Commit the rows up to ``seq``, and purge the segments that have no others.
 
-        The newest segment stays. A number that is not above :attr:`committed` changes nothing.
-        Afterwards the callbacks of :meth:`listen` run in either case.
+        The newest segment stays. A number that is not above :attr:`committed` changes nothing. The
+        callbacks of :meth:`listen` run afterwards, even if nothing has changed.
 
         :raises ValueError: there is no row ``seq`` yet
         :raises Fenced: another process has opened the spool
