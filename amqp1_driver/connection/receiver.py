@@ -247,7 +247,7 @@ class Receiver(Link):
                 outcome.value,
             )
             return
-        delivery.link = None  # no effect if it is settled again
+        delivery.link = None  # settling the delivery again has no effect then
         link.path.settle(link, delivery.key, outcome)
         grant = self.window.on_settled()
         if grant:

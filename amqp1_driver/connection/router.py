@@ -214,7 +214,7 @@ class Router:
             relay.submit(op)
 
     def on_returned(self, op: Operation) -> None:
-        """Have the node of a returned message provisioned again: it may have been deleted."""
+        """Forget the node of a returned message, so that the next message provisions it again."""
         if self._provisioner is not None and isinstance(op, Request):
             self._provisioner.forget(self.context.node(op.destination))
 

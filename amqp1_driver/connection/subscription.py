@@ -496,8 +496,8 @@ class Subscriptions:
     ) -> None:
         """Detach the links of a subscription.
 
-        :param done: called with True once the bus has deleted the queues that it should not keep;
-            with False if the bus was too slow
+        :param done: called once the bus has looked after the queues that it should not keep; with
+            False if the bus was too slow, otherwise with True
         """
         nodes = subscription.nodes
         if self.subscriptions.pop(subscription, subscription) is None:

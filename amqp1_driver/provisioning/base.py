@@ -62,7 +62,7 @@ class Provisioner(Protocol):
         """Delete the queues that this process no longer needs and that the bus would keep.
 
         :param readers: how many of our links still read each node, 0 or 1
-        :param done: called once; with True after the deletion, with False if the bus was too slow
+        :param done: called once; with False if the bus was too slow, otherwise with True
         """
         ...
 
