@@ -101,7 +101,7 @@ class LiveConnection:
             )
             engine.disable_session_window()
         self._sessions = Sessions(
-            engine,
+            engine.session,
             self.profile.sessions.per_receiver,
             self.profile.sessions.limit,
             self.profile.sessions.one,

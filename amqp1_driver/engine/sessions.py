@@ -2,7 +2,8 @@
 
 """The choice of a session for each new link; lives on the I/O thread."""
 
-from amqp1_driver.engine.connection import Engine
+from collections.abc import Callable
+
 from amqp1_driver.engine.session import EngineSession
 
 #: Limit of links on one session. RabbitMQ ends a session at its 257th link, and proton (here, as in
@@ -15,13 +16,20 @@ class Sessions:
 
     A new session replaces one that the peer has ended, at the next request for a session.
 
+    :param begin: begins a session
     :param per_receiver: whether each receiving link gets a session of its own, within the limit
     :param limit: number of sessions that the peer allows
     :param one: whether all kinds of links share one session, as long as it has room
     """
 
-    def __init__(self, engine: Engine, per_receiver: bool, limit: int, one: bool = False) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        begin: Callable[[], EngineSession],
+        per_receiver: bool,
+        limit: int,
+        one: bool = False,
+    ) -> None:
+        self._begin = begin
         self._receivers_each = 1 if per_receiver else LINKS_PER_SESSION
         # the reply link and management share one session
         self._limit = limit - 1
@@ -36,7 +44,7 @@ class Sessions:
             return self.for_receiver()
         session = self._shared.get(use)
         if session is None or session.ended:
-            session = self._shared[use] = self._engine.session()
+            session = self._shared[use] = self._begin()
         return session
 
     def for_sender(self) -> EngineSession:
@@ -79,6 +87,6 @@ class Sessions:
         if free is not None:
             return free
         if not sessions or len(sessions) < limit:
-            sessions.append(self._engine.session())
+            sessions.append(self._begin())
             return sessions[-1]
         return min(sessions, key=lambda s: s.links)

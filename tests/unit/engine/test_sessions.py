@@ -27,7 +27,7 @@ def fill(choose, links):
 @pytest.mark.parametrize("kind", ["for_sender", "for_receiver"])
 def test_one_kind_of_session_for_all_links_may_use_all_that_the_peer_allows(kind):
     engine = Engine()
-    sessions = Sessions(engine, per_receiver=False, limit=5, one=True)
+    sessions = Sessions(engine.session, per_receiver=False, limit=5, one=True)
     fill(getattr(sessions, kind), 4 * LINKS_PER_SESSION)
     assert [session.links for session in engine.sessions] == [LINKS_PER_SESSION] * 4
     # the next link shares: no session is begun beyond the limit
@@ -37,7 +37,7 @@ def test_one_kind_of_session_for_all_links_may_use_all_that_the_peer_allows(kind
 
 def test_receivers_leave_a_session_to_senders():
     engine = Engine()
-    sessions = Sessions(engine, per_receiver=True, limit=5)
+    sessions = Sessions(engine.session, per_receiver=True, limit=5)
     fill(sessions.for_receiver, 10)
     assert len(engine.sessions) == 3
     fill(sessions.for_sender, 1)
