@@ -13,7 +13,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import AddressConfig, Destination, Service
@@ -44,10 +44,26 @@ from amqp1_driver.policy.retry import Retry
 
 LOG = exceptions.logger(__name__)
 
+T = TypeVar("T")
+
 #: seconds that an orderly close may take
 CLOSE_TIMEOUT = 5.0
 #: most values of ``retry`` for which the client keeps a :class:`Retry`
 RETRY_LIMIT = 100
+
+
+class _Retries(dict[int | None, Retry]):
+    """The immutable :class:`Retry` of each value of ``retry`` in oslo.messaging."""
+
+    def __init__(self, resend: Backoff) -> None:
+        super().__init__()
+        self._resend = resend
+
+    def __missing__(self, retry: int | None) -> Retry:
+        made = Retry.of(retry, self._resend)
+        if len(self) < RETRY_LIMIT:
+            self[retry] = made
+        return made
 
 
 class Client:
@@ -80,7 +96,7 @@ class Client:
         self._requests_under_way: set[Request] = set()
         self._slots: dict[Subscription, WorkerSlot] = {}
         self._resend = Backoff(0.2, 2.0, settings.delivery.link_retry_delay)
-        self._retries: dict[int | None, Retry] = {}
+        self._retries = _Retries(self._resend)
         in_addresses = virtual_host if settings.addressing.pseudo_vhost else None
         in_open = None if settings.addressing.pseudo_vhost else virtual_host
         # each process, forked or not, has names of its own, or it could get another one's replies
@@ -106,8 +122,9 @@ class Client:
         )
         self._loop.add_before_sleep(self._port.before_sleep)
         self._loop.on_death(self._died)
-        # ObservedClient replaces this class
+        # ObservedClient replaces these two
         self._new_request: Callable[..., Request] = Request
+        self._send: Callable[[Any], object] = self._connection.send
         self._hosts = ", ".join(str(host) for host in hosts)
         self.replier = Replier(
             self._loop,
@@ -191,7 +208,7 @@ class Client:
             Payload(kind, f"{self._prefix}-{next(self._ids):x}", body, settled, gzip),
             destination,
             Deadline(now + timeout),
-            self._retries.get(retry) or self._retry(retry),
+            self._retries[retry],
             Future(self._loop.iteration.release),
             ttl=kind is Kind.CALL,
             mandatory=mandatory,
@@ -199,21 +216,7 @@ class Client:
         context = self._context
         if context is not None:
             op.bind(context, now)
-        under_way = self._requests_under_way
-        under_way.add(op)
-        try:
-            # with ``monitor`` this thread has to check for heartbeats: the loop gets no future
-            self._put(
-                self._connection.send,
-                op,
-                timeout,
-                len(under_way) == 1,
-                op.future if monitor is None else None,
-            )
-            reply: codec.Message | None = self._wait(op, monitor)
-        finally:
-            under_way.discard(op)
-        return reply
+        return self._exchange(op, timeout, monitor)
 
     def submit(
         self,
@@ -244,14 +247,17 @@ class Client:
             Payload(Kind.NOTIFY, message_id, body),
             destination,
             Deadline(now + timeout),
-            self._retries.get(retry) or self._retry(retry),
+            self._retries[retry],
             future,
             Properties(content_type, properties, int(time.time() * 1000)),
         )
         context = self._context
         if context is not None:
             op.bind(context, now)
-        self._put(self._connection.send, op, timeout, False)
+        try:
+            self._loop.put(self._send, op, timeout)
+        except (MailboxFull, LoopClosed) as error:
+            raise self._not_submitted(op, error) from error
         return op
 
     def give_up(self, op: Operation) -> exceptions.DeadlineExpired:
@@ -268,49 +274,57 @@ class Client:
             )
         return error
 
-    def _retry(self, retry: int | None) -> Retry:
-        """Return the immutable :class:`Retry` for a value of ``retry``, and keep it for reuse."""
-        made = Retry.of(retry, self._resend)
-        if len(self._retries) < RETRY_LIMIT:
-            self._retries[retry] = made
-        return made
+    def _not_submitted(
+        self, op: Operation, error: MailboxFull | LoopClosed
+    ) -> exceptions.AmqpError:
+        """Return the error of an operation that the I/O thread never gets, or never ends."""
+        if isinstance(error, MailboxFull):
+            return self._timed_out(op, "the I/O thread")
+        return exceptions.Closed(
+            f"the transport is closed ({error})", host=self._hosts, message_id=op.message_id
+        )
 
-    def _put(self, fn: Any, op: Operation, timeout: float, alone: bool, future: Any = None) -> None:
+    def _exchange(self, op: Request, timeout: float, monitor: float | None) -> codec.Message | None:
+        """Submit a request, and wait for its result; see :meth:`request`."""
+        future: Future[codec.Message | None] = op.future  # type: ignore[assignment]
+        until = op.deadline.at
+        under_way = self._requests_under_way
+        alone = not under_way
+        under_way.add(op)
         try:
-            self._loop.put(fn, op, timeout, alone, future, op.deadline.at)
-        except MailboxFull as error:
-            raise self._timed_out(op, "the I/O thread") from error
-        except LoopClosed as error:
-            raise exceptions.Closed(
-                f"the transport is closed ({error})", host=self._hosts, message_id=op.message_id
-            ) from error
+            if monitor is None:
+                self._loop.put(self._send, op, timeout, alone, future, until)
+            else:  # this thread has to check for heartbeats: the loop gets no future
+                self._loop.put(self._send, op, timeout, alone)
+                until = min(until, time.monotonic() + monitor)
+            while True:
+                try:
+                    return future.result(until - time.monotonic())
+                except TimeoutError:
+                    if monitor is not None and op.heartbeat is not None:
+                        until = min(op.deadline.at, max(until, op.heartbeat + monitor))
+                    if time.monotonic() >= until:
+                        return self._give_up(op, future)
+        except (MailboxFull, LoopClosed) as error:
+            raise self._not_submitted(op, error) from error
+        finally:
+            under_way.discard(op)
 
-    def _wait(self, op: Request, monitor: float | None) -> Any:
-        future: Future[Any] = op.future  # type: ignore[assignment]
-        alive_until = float("inf") if monitor is None else time.monotonic() + monitor
-        while True:
-            until = min(op.deadline.at, alive_until)
-            try:
-                return future.result(max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                if monitor is not None and op.heartbeat is not None:
-                    alive_until = max(alive_until, op.heartbeat + monitor)
-                now = time.monotonic()
-                if now < op.deadline.at and now < alive_until:
-                    continue
-            except LoopClosed as error:
-                raise exceptions.Closed(
-                    f"the transport is closed ({error})", host=self._hosts, message_id=op.message_id
-                ) from error
-            stage, queue = op.stage, op.queue
-            # If both calls return False, another thread has claimed the result but has not set it
-            # yet, as after a long SIGSTOP: give up.
-            if not future.cancel() and future.done():
-                return future.result(0)
-            self._post(self._connection.cancel, op)
-            if time.monotonic() < op.deadline.at:
-                raise self._timed_out(op, "a sign of life from the server")
-            raise self._timed_out(op, self._doing(stage, queue))
+    def _give_up(self, op: Request, future: Future[T]) -> T:
+        """Cancel a request that has no result in time.
+
+        :returns: the result, if it has come meanwhile
+        :raises AmqpError: there is none
+        """
+        stage, queue = op.stage, op.queue
+        # If both calls return False, another thread has claimed the result but has not set it
+        # yet, as after a long SIGSTOP: give up.
+        if not future.cancel() and future.done():
+            return future.result(0)
+        self._post(self._connection.cancel, op)
+        if time.monotonic() < op.deadline.at:
+            raise self._timed_out(op, "a sign of life from the server")
+        raise self._timed_out(op, self._doing(stage, queue))
 
     def _doing(self, stage: Stage, queue: Queue | None) -> str:
         """Return in words what an operation waits for."""
@@ -497,9 +511,8 @@ class Client:
         :param idly: a few milliseconds may pass before the I/O thread settles, for example
             because this thread will send more in a moment
         """
-        post = self._loop.mailbox.post_lazily if idly else self._loop.post
         try:
-            post(self._connection.settle, delivery)
+            self._loop.mailbox.post(self._connection.settle, delivery, lazily=idly)
         except LoopClosed:
             LOG.warning(
                 "A message from %s on %s can't be settled: the transport is closed",

@@ -37,7 +37,7 @@ class ObservedClient(Client):
         self._observer = Observer(telemetry, Origin(self.container, pid), time.monotonic, time.time)
         self._port.observer = self._observer
         self._new_request = partial(TimedRequest, self._observer)
-        self.replier.send = self._take
+        self._send = self.replier.send = self._take
         self.replier.new_reply = partial(TimedReply, self._observer, self._host_now)
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
@@ -60,28 +60,15 @@ class ObservedClient(Client):
 
     def _take(self, op: Timed) -> None:
         """Note when the I/O thread took the operation, and send it.  I/O thread."""
-        op.timings.taken = op.timings.now()
+        if isinstance(op, Timed):  # others did not come through oslo.messaging
+            op.timings.taken = op.timings.now()
         self._connection.send(op)
 
-    def _put(self, fn: Any, op: Any, timeout: float, alone: bool, future: Any = None) -> None:
-        if isinstance(op, TimedRequest):
-            fn = self._take
+    def _exchange(self, op: Request, timeout: float, monitor: float | None) -> codec.Message | None:
         try:
-            super()._put(fn, op, timeout, alone, future)
+            reply = super()._exchange(op, timeout, monitor)
         except BaseException as error:
-            self._tell(op, error)
+            self._observer.tell(message, op, self._observer, self._host_now, error)
             raise
-
-    def _wait(self, op: Request, monitor: float | None) -> codec.Message | None:
-        try:
-            reply: codec.Message | None = super()._wait(op, monitor)
-        except BaseException as error:
-            self._tell(op, error)
-            raise
-        self._tell(op, None)
+        self._observer.tell(message, op, self._observer, self._host_now, None)
         return reply
-
-    def _tell(self, op: Any, error: BaseException | None) -> None:
-        if not isinstance(op, TimedRequest):
-            return  # a ``RawMessage``, which did not come through oslo.messaging
-        self._observer.tell(message, op, self._observer, self._host_now, error)

@@ -68,6 +68,24 @@ def _preload(settings: options.Settings, hosts: tuple[options.Host, ...]) -> Non
             pass
 
 
+class Destinations(dict[tuple[str | None, str, str | None, bool | None], Destination]):
+    """The one :class:`Destination` of each target; other caches use this object as key.
+
+    The keys are exchange, topic, server and fanout of a target.
+    """
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._service = service
+
+    def __missing__(self, key: tuple[str | None, str, str | None, bool | None]) -> Destination:
+        if len(self) >= CACHE_LIMIT:
+            self.clear()
+        exchange, topic, server, fanout = key
+        found = self[key] = Destination(self._service, exchange, topic, server, bool(fanout))
+        return found
+
+
 class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
     """The AMQP 1.0 driver of oslo.messaging.  Application threads.
 
@@ -93,8 +111,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         _preload(self._settings, self._hosts)
         self._virtual_host = options.virtual_host(url)
         self._exchange = default_exchange or options.default_exchange_for(conf)
-        self._rpc: dict[Any, Destination] = {}
-        self._notify: dict[Any, Destination] = {}
+        self._rpc, self._notify = Destinations(Service.RPC), Destinations(Service.NOTIFY)
         self._lock = threading.Lock()
         self._client: Client | None = None
         _drivers.add(self)
@@ -124,7 +141,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             no JSON object; nothing was sent
         :raises Exception: the exception in the reply
         """
-        destination = self._destination(Service.RPC, self._rpc, target)
+        destination = self._rpc[target.exchange, target.topic, target.server, target.fanout]
         try:
             body = codec.dump_request(message, ctxt, call_monitor_timeout=call_monitor_timeout)
         except ValueError as error:
@@ -139,11 +156,9 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             self._settings.delivery.default_send_timeout,
             retry,
             call_monitor_timeout,
-            bool(getattr(transport_options, "at_least_once", False)),
+            transport_options is not None and bool(transport_options.at_least_once),
         )
-        if reply is None:
-            return None
-        return self._result(reply)
+        return None if reply is None else self._result(reply)
 
     def send_notification(
         self,
@@ -158,7 +173,7 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         :raises MessageDeliveryFailure: the bus has not accepted it
         :raises ValueError: see :meth:`send`
         """
-        destination = self._destination(Service.NOTIFY, self._notify, target)
+        destination = self._notify[target.exchange, target.topic, target.server, target.fanout]
         try:
             body = codec.dump_request(message, ctxt, envelope=version >= 2.0)
         except ValueError as error:
@@ -175,19 +190,6 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
             False,
         )
 
-    @staticmethod
-    def _destination(service: Service, known: dict[Any, Destination], target: Any) -> Destination:
-        """Return the one :class:`Destination` of a target; other caches use this object as key."""
-        key = (target.exchange, target.topic, target.server, target.fanout)
-        found = known.get(key)
-        if found is None:
-            if len(known) >= CACHE_LIMIT:
-                known.clear()
-            found = known[key] = Destination(
-                service, target.exchange, target.topic, target.server, bool(target.fanout)
-            )
-        return found
-
     def _deliver(
         self,
         kind: Kind,
@@ -200,8 +202,11 @@ class Amqp1Driver(compat.BaseDriver):  # type: ignore[misc]
         monitor: float | None,
         at_least_once: bool,
     ) -> codec.Message | None:
+        client = self._client
+        if client is None or client.dead:
+            client = self._ready(destination.service)
         try:
-            return self._ready(destination.service).request(
+            return client.request(
                 kind,
                 destination,
                 body,

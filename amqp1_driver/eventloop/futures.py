@@ -43,27 +43,17 @@ class Future(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
 
-    def _claim(self) -> bool:
+    def set_result(self, value: T | None, error: BaseException | None = None) -> bool:
+        """Complete the future with a value; return False if it was complete or cancelled.
+
+        :param error: complete the future with this exception instead
+        """
         try:
             self._claims.pop()
         except IndexError:
             return False
-        return True
-
-    def _finish(self) -> None:
-        self._done = True
-        if self._release is None:
-            self._gate.release()
-        else:
-            self._release(self._gate)
-
-    def set_result(self, value: T) -> bool:
-        """Complete the future with a value; return False if it was complete or cancelled."""
-        try:  # the code of _claim() and _finish(), inline because every message comes here
-            self._claims.pop()
-        except IndexError:
-            return False
         self._value = value
+        self._error = error
         self._done = True
         if self._release is None:
             self._gate.release()
@@ -73,11 +63,7 @@ class Future(Generic[T]):
 
     def set_exception(self, error: BaseException) -> bool:
         """Complete the future with an exception; return False if it was complete or cancelled."""
-        if not self._claim():
-            return False
-        self._error = error
-        self._finish()
-        return True
+        return self.set_result(None, error)
 
     def cancel(self) -> bool:
         """Give up on the result.

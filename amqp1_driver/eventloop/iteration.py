@@ -13,13 +13,14 @@ from typing import Any
 
 from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.mailbox import Mailbox
+from amqp1_driver.eventloop.poller import MAX_EVENTS
 from amqp1_driver.eventloop.timers import TimerQueue
 from amqp1_driver.eventloop.watch import Callback, Watch
 
 # Limit of the operations that run between two polls of the sockets.
 BATCH = 256
 # Seconds of a nap: the longest wait of the loop after it has woken other threads. The loop then
-# sends together what these threads post in answer; post_lazily() does not end a nap.
+# sends together what these threads post in answer; a lazy post() does not end a nap.
 NAP_SECONDS = 0.004
 # Seconds of the longest wait, in place of NAP_SECONDS, while one thread makes call after call and
 # serves itself (see Iteration). The batch of each call does the work that the last call has left.
@@ -105,9 +106,36 @@ class Iteration:
     def run(self, watch: Watch) -> None:
         """Wait for work, then do it; runs on the loop's own thread.
 
+        Other threads may stand in during the wait.
+
         :raises BaseException: the exception of a callback, on this thread or on one that stood in
         """
-        events = self._wait(watch)
+        mailbox, heap = self.mailbox, self.timers.heap
+        self._due = due = heap[0].when if heap else math.inf
+        patience: float | None = self.linger or None
+        if due != math.inf:
+            left = due - time.monotonic()
+            if patience is None or left < patience:
+                patience = left if left > 0.0 else 0.0
+        mailbox.napping = self.linger == NAP_SECONDS
+        mailbox.sleeping = True
+        # The order matters: a thread that posts after this check sees that the loop sleeps.
+        if mailbox.entries or patience == 0.0:
+            mailbox.sleeping = False
+            events = watch.wait(0.0, MAX_EVENTS)
+        else:
+            self._napping, self.linger = self.linger, 0.0
+            ident, self.ident = self.ident, None
+            changes = watch.changes
+            self.loop_lock.release()
+            try:
+                events = watch.wait(patience, MAX_EVENTS)
+            finally:
+                self.loop_lock.acquire()
+                self.ident = ident
+                mailbox.sleeping = False
+            if changes != watch.changes:
+                events = watch.look_again()
         if self.abandoned:
             return  # under eventlet, this green thread goes on in the child of a fork
         if self.failure is not None:
@@ -118,8 +146,8 @@ class Iteration:
         # next iteration.
         if (now := time.monotonic()) >= self._due:
             self.timers.run_due(now)
-        if self.mailbox.entries:
-            self.mailbox.drain(BATCH)
+        if mailbox.entries:
+            mailbox.drain(BATCH)
         if self._end_batch():
             self.linger = NAP_SECONDS
         if self.served_future is not None and self.served_future.done():
@@ -168,41 +196,11 @@ class Iteration:
         :param call: calls a callback and raises nothing
         """
         later, self._later = self._later, []
-        for fn in later:
+        gates, self._gates = self._gates, []
+        for fn in (*later, *(gate.release for gate in gates)):
             call(fn)
-        self._open_gates()
 
     # -- private ---------------------------------------------------------------------------
-
-    def _wait(self, watch: Watch) -> list[tuple[int, int]]:
-        """Wait until there is something to do; meanwhile another thread may stand in.
-
-        :returns: (descriptor, mask) for each ready descriptor, see :meth:`Poller.poll`
-        """
-        mailbox, heap = self.mailbox, self.timers.heap
-        self._due = due = heap[0].when if heap else math.inf
-        patience: float | None = self.linger or None
-        if due != math.inf:
-            patience = max(0.0, due - time.monotonic())
-            if self.linger and patience > self.linger:
-                patience = self.linger
-        mailbox.napping = self.linger == NAP_SECONDS
-        mailbox.sleeping = True
-        # The order matters: a thread that posts after this check sees that the loop sleeps.
-        if mailbox.entries or patience == 0:
-            mailbox.sleeping = False
-            return watch.wait(0)
-        self._napping, self.linger = self.linger, 0.0
-        ident, self.ident = self.ident, None
-        changes = watch.changes
-        self.loop_lock.release()
-        try:
-            events = watch.wait(patience)
-        finally:
-            self.loop_lock.acquire()
-            self.ident = ident
-            mailbox.sleeping = False
-        return events if changes == watch.changes else watch.look_again()
 
     def _end_batch(self) -> bool:
         """Run the hooks, which send output, then wake the threads that wait.
@@ -213,21 +211,15 @@ class Iteration:
             hook()
         if not (self._later or self._gates):
             return False
-        self._run_later()
-        self._open_gates()
-        return True
-
-    def _run_later(self) -> None:
         later, self._later = self._later, []
-        left = iter(later)
-        try:
-            for fn in left:
+        for number, fn in enumerate(later):
+            try:
                 fn()
-        except BaseException:
-            self._later = [*left, *self._later]  # wake_all() calls the callbacks that are left
-            raise
-
-    def _open_gates(self) -> None:
+            except BaseException:
+                # wake_all() calls the callbacks that are left
+                self._later = [*later[number + 1 :], *self._later]
+                raise
         gates, self._gates = self._gates, []
         for gate in gates:
             gate.release()
+        return True

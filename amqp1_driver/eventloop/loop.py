@@ -17,6 +17,7 @@ from amqp1_driver.eventloop.errors import LoopClosed
 from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.iteration import NAP_SECONDS, Iteration
 from amqp1_driver.eventloop.mailbox import Mailbox
+from amqp1_driver.eventloop.poller import Waker
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.watch import Callback, Watch
 
@@ -58,10 +59,11 @@ class EventLoop:
 
     def __init__(self, name: str, *, mailbox_size: int = 10000) -> None:
         self.name = name
-        self.mailbox = Mailbox(mailbox_size, self._wake)
+        self._waker = Waker()
+        self.mailbox = Mailbox(mailbox_size, self._waker.wake)
         self.iteration = Iteration(self.mailbox)
         self._timers = self.iteration.timers
-        self._stand_in = CallerRuns(self.iteration, self._wake)
+        self._stand_in = CallerRuns(self.iteration, self._waker.wake)
         self._may_stand_in = False
         self._main: int | None = None
         self._on_death: deque[Callable[[BaseException], object]] = deque()
@@ -84,7 +86,7 @@ class EventLoop:
         if self._thread is not None:
             raise RuntimeError(f"event loop {self.name} was started before")
         try:
-            self.iteration.watch = watch = Watch()
+            self.iteration.watch = watch = Watch(self._waker)
             self._may_stand_in = watch.shared
             self._main = threading.main_thread().ident
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -95,7 +97,7 @@ class EventLoop:
                 self._finish(exc)
             else:  # an interrupt while the thread was starting: the thread ends by itself
                 self.iteration.stopping = True
-                self._wake()
+                self._waker.wake()
             raise
 
     def stop(self, timeout: float | None = None) -> bool:
@@ -166,7 +168,7 @@ class EventLoop:
         elif alone and self._may_stand_in and ident != self._main and turn.loop_lock.acquire(False):
             self._stand_in.run(ident, fn, op, future, until)
         else:
-            self.mailbox.put(fn, op, timeout)
+            self.mailbox.post(fn, op, bounded=True, timeout=timeout)
 
     def on_death(self, fn: Callable[[BaseException], object]) -> None:
         """Have the loop thread call ``fn(exc)`` if an exception ends the loop.
@@ -262,11 +264,6 @@ class EventLoop:
         self._resources.pop(resource, None)
 
     # -- private ---------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        watch = self.iteration.watch
-        if watch is not None:
-            watch.wake()
 
     def _stop(self, _: object) -> None:
         self.iteration.stopping = True

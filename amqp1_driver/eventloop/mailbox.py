@@ -19,15 +19,15 @@ Entry = tuple[Callable[[Any], object], Any]
 class Mailbox:
     """A queue of operations for the loop, in the order of posting.
 
-    Threads: post(), post_lazily() and put() run on any thread, everything else on the thread that
-    holds the loop lock (``loop_lock``). The mailbox itself has no lock: a deque's append and
-    popleft are atomic, and each flag has one writer at a time.
+    Threads: post() runs on any thread, everything else on the thread that holds the loop lock
+    (``loop_lock``). The mailbox itself has no lock: a deque's append and popleft are atomic, and
+    each flag has one writer at a time.
 
     No wake-up is lost: a poster appends before it checks whether the loop sleeps, and the loop
     says that it sleeps before it checks whether the deque is empty. So at least one of the two
     sees the other.
 
-    :param capacity: operations that the mailbox holds before put() waits; post() ignores it
+    :param capacity: operations that the mailbox holds before a bounded post() waits
     :param wake: wakes the loop; called on the posting thread
     """
 
@@ -52,47 +52,36 @@ class Mailbox:
         """Return True once close() has begun."""
         return self._closed is not None
 
-    def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """Have the loop call ``fn(op)``; never blocks and ignores the capacity.
+    def post(
+        self,
+        fn: Callable[[Any], object],
+        op: Any = None,
+        *,
+        lazily: bool = False,
+        bounded: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Have the loop call ``fn(op)``; without ``bounded`` this method never blocks.
 
+        :param lazily: the operation may wait for the next post() or for the end of the loop's nap.
+            A nap is the short wait (``iteration.NAP_SECONDS``) after a batch in which the loop has
+            woken other threads. Operations that come in quick succession during a nap go out
+            together, after one wake-up. If the loop sleeps without a nap, this call wakes it.
+        :param bounded: wait for room if the mailbox is full
+        :param timeout: seconds to wait for room; None waits for ever
+        :raises MailboxFull: there was no room in time.
         :raises LoopClosed: the loop has ended. The mailbox aborts an operation that it has
             accepted and never ran.
         """
+        if bounded and (len(self.entries) >= self._capacity or self._waiters):
+            self._wait_for_room(timeout)
         if self._closed is not None:
             raise LoopClosed(*self._closed)
         self.entries.append((fn, op))
         if self._ended:
             self._abort_leftovers()  # closed between the check and the append
-        elif self.sleeping:
+        elif self.sleeping and not (lazily and self.napping):
             self._wake()
-
-    def post_lazily(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """Post an operation that may wait for the next post() or for the end of the loop's nap.
-
-        A nap is the short wait (``iteration.NAP_SECONDS``) after a batch in which the loop has
-        woken other threads. Operations that come in quick succession during a nap go out together,
-        after one wake-up. If the loop sleeps without a nap, this call wakes it at once.
-
-        :raises LoopClosed: the loop has ended.
-        """
-        if self._closed is not None:
-            raise LoopClosed(*self._closed)
-        self.entries.append((fn, op))
-        if self._ended:
-            self._abort_leftovers()
-        elif self.sleeping and not self.napping:
-            self._wake()
-
-    def put(self, fn: Callable[[Any], object], op: Any, timeout: float | None) -> None:
-        """Post an operation as post() does, but wait for room.
-
-        :param timeout: seconds to wait; None waits for ever
-        :raises MailboxFull: there was no room in time.
-        :raises LoopClosed: the loop has ended.
-        """
-        if len(self.entries) >= self._capacity or self._waiters:
-            self._wait_for_room(timeout)
-        self.post(fn, op)
 
     def _wait_for_room(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -141,7 +130,9 @@ class Mailbox:
         :returns: the number of operations that ran
         """
         entries = self.entries
-        count = min(limit, len(entries))
+        count = len(entries)
+        if count > limit:
+            count = limit
         for _ in range(count):
             fn, op = entries.popleft()
             try:

@@ -17,7 +17,8 @@ WRITE = 4
 ERROR = 0x8 | 0x10
 _EPOLLET = 1 << 31
 
-_MAX_EVENTS = 64
+# Limit of the descriptors that are handled between two polls.
+MAX_EVENTS = 64
 
 
 class Waker:
@@ -32,9 +33,15 @@ class Waker:
     def __init__(self) -> None:
         self._lock = runtime.native("threading").Lock()
         self._pending = False
-        self._closed = False
-        self._fds: tuple[int, ...]
+        self._closed = True
+        self._fds: tuple[int, ...] = ()
         self._write: Callable[[], object]
+
+    def open(self) -> None:
+        """Open the descriptors; before that wake() does nothing.
+
+        :raises OSError: out of descriptors
+        """
         if hasattr(os, "eventfd"):
             fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._fds = (fd,)
@@ -48,13 +55,14 @@ class Waker:
                 os.set_blocking(fd, False)
             self._write = functools.partial(system.write, self._fds[1], b"x")
             self._read = functools.partial(system.read, self._fds[0], 64)
+        self._closed = False
 
     def fileno(self) -> int:
         """Return the descriptor that wake() makes readable."""
         return self._fds[0]
 
     def wake(self) -> None:
-        """Make the poller return. Runs on any thread; does nothing after close()."""
+        """Make the poller return. Runs on any thread; does nothing unless the waker is open."""
         if self._pending:
             return  # the loop clears the flag before it looks for work
         with self._lock:
@@ -89,6 +97,11 @@ class Waker:
                 os.close(fd)
 
 
+#: wait up to the given seconds (None: for ever) for events, of which there are at most as many as
+#: given; return (descriptor, bits of READ, WRITE and ERROR) for each descriptor that is ready
+Poll = Callable[[float | None, int], list[tuple[int, int]]]
+
+
 class Poller(Protocol):
     """An interface to the system's wait for ready descriptors. Lives on the loop thread.
 
@@ -111,12 +124,9 @@ class Poller(Protocol):
     def remove(self, fd: int) -> None:
         """Stop watching a descriptor; call this before closing the descriptor."""
 
-    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Wait for ready descriptors, with or without the loop lock (``loop_lock``).
-
-        :param timeout: seconds; None waits for ever
-        :returns: (descriptor, bits of READ, WRITE and ERROR) for each that is ready
-        """
+    @property
+    def poll(self) -> Poll:
+        """Wait for ready descriptors, with or without the loop lock (``loop_lock``)."""
 
     def close(self) -> None:
         """Release the resources of the system."""
@@ -146,9 +156,9 @@ class EpollPoller:
     def remove(self, fd: int) -> None:
         self._epoll.unregister(fd)
 
-    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        events: list[tuple[int, int]] = self._epoll.poll(timeout, _MAX_EVENTS)
-        return events
+    @property
+    def poll(self) -> Poll:
+        return self._epoll.poll  # type: ignore[no-any-return]
 
     def close(self) -> None:
         self._epoll.close()
@@ -176,7 +186,7 @@ class SelectPoller:
     def remove(self, fd: int) -> None:
         self.change(fd, 0)
 
-    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+    def poll(self, timeout: float | None, _: int = MAX_EVENTS) -> list[tuple[int, int]]:
         readable, writable, _ = self._select(list(self._readers), list(self._writers), [], timeout)
         masks = dict.fromkeys(readable, READ)
         for fd in writable:

@@ -5,6 +5,7 @@
 import enum
 import functools
 import ssl
+import sys
 from typing import TYPE_CHECKING
 
 from amqp1_driver import exceptions
@@ -241,39 +242,33 @@ class Transport:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def _on_readable(self) -> None:
-        if self._receive() < _RECEIVE_SIZE:
-            return
-        for _ in range(1, _RECEIVE_ROUNDS):
-            if self._receive() < _RECEIVE_SIZE:
-                return
+    def _on_readable(self, rounds: int = _RECEIVE_ROUNDS, enough: int = _RECEIVE_SIZE) -> None:
+        """Read and pass the data on.
 
-    def _receive(self) -> int:
-        """Read once and pass the data on.
-
-        :returns: the number of bytes read; 0 if nothing more can be read now
+        :param rounds: number of reads at most
+        :param enough: bytes; a shorter read is the last one
         """
-        sock = self._socket
-        if sock is None:
-            return 0
-        try:
-            n = sock.recv_into(self._buffer)
-        except BlockingIOError:
-            return 0
-        except OSError as exc:
-            self._broken(exc)
-            return 0
-        if n == 0:
-            self._eof()
-        elif self._tls_writer is None:
-            data = bytes(self._buffer[:n])
-            if self._stream is None:
-                self._handler.data_received(data)
+        for _ in range(rounds):
+            sock = self._socket
+            if sock is None:
+                return
+            try:
+                n = sock.recv_into(self._buffer)
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                self._broken(exc)
+                return
+            if n == 0:
+                self._eof()
+            elif self._tls_writer is not None:
+                self._receive_tls(self._tls_writer, self._buffer[:n])
+            elif self._stream is not None:
+                self._stream.receive(bytes(self._buffer[:n]))
             else:
-                self._stream.receive(data)
-        else:
-            self._receive_tls(self._tls_writer, self._buffer[:n])
-        return n
+                self._handler.data_received(bytes(self._buffer[:n]))
+            if n < enough:
+                return
 
     def _receive_tls(self, secured: TlsWriter, data: memoryview) -> None:
         engine = secured.engine
@@ -294,8 +289,7 @@ class Transport:
 
     def _read_last(self) -> None:
         """Read what is left after sending has failed, then end the connection."""
-        while self._receive():
-            pass
+        self._on_readable(sys.maxsize, 1)
         if self._outlet is not None and self._outlet.error is not None:
             self._broken(self._outlet.error)
 

@@ -5,7 +5,16 @@
 from collections.abc import Callable
 
 from amqp1_driver.eventloop.borrowed_fd import BorrowedFd
-from amqp1_driver.eventloop.poller import ERROR, READ, WRITE, EpollPoller, Waker, make_poller
+from amqp1_driver.eventloop.poller import (
+    ERROR,
+    MAX_EVENTS,
+    READ,
+    WRITE,
+    EpollPoller,
+    Poll,
+    Waker,
+    make_poller,
+)
 
 Callback = Callable[[], object]
 
@@ -29,7 +38,7 @@ class _Registration:
 class Watch:
     """A poller with its waker, and the callbacks for each watched descriptor.
 
-    Threads: wake() runs on any thread, wait() on the loop's own thread without the loop lock
+    Threads: wait() runs on the loop's own thread without the loop lock
     (``loop_lock``), everything else on the thread that holds ``loop_lock``.
 
     The result of wait() may be out of date when the loop's own thread holds ``loop_lock`` again.
@@ -37,29 +46,27 @@ class Watch:
     something only together with the descriptor's registration, so dispatch() looks up the
     registration with ``loop_lock`` held.
 
+    :param waker: the waker of the loop, which the watch opens and closes
     :raises OSError: out of descriptors
     """
 
-    def __init__(self) -> None:
+    def __init__(self, waker: Waker) -> None:
         self._registrations: dict[int, _Registration] = {}
-        self._waker = Waker()
+        self._waker = waker
+        waker.open()
         try:
             self._poller = make_poller()
         except BaseException:
-            self._waker.close()
+            waker.close()
             raise
-        self._read_wakeups = self._poller.add_waker(self._waker.fileno())
-        #: poll() of the poller: waits up to the given seconds (None: for ever), returns the events
-        self.wait: Callable[[float | None], list[tuple[int, int]]] = self._poller.poll
+        self._read_wakeups = self._poller.add_waker(waker.fileno())
+        #: waits for events
+        self.wait: Poll = self._poller.poll
         #: True if another thread may change the poller while the loop's own thread waits in it
         self.shared = isinstance(self._poller, EpollPoller)
         #: number of calls of register() and unregister() so far
         self.changes = 0
         self._loan: BorrowedFd | None = None
-
-    def wake(self) -> None:
-        """Make wait() return."""
-        self._waker.wake()
 
     def look_again(self) -> list[tuple[int, int]]:
         """Poll again without waiting, after registrations have changed during wait().
@@ -68,7 +75,7 @@ class Watch:
         lost, as descriptors that are ready stay ready.
         """
         self._waker.clear(self._read_wakeups)
-        return self._poller.poll(0)
+        return self._poller.poll(0, MAX_EVENTS)
 
     def register(
         self,
@@ -153,28 +160,23 @@ class Watch:
 
     def dispatch(self, events: list[tuple[int, int]]) -> None:
         """Call the callbacks for the events that wait() returned."""
-        if len(events) == 1:
-            fd, mask = events[0]
-            only = self._registrations.get(fd)
-            if only is None:
+        registrations, changes = self._registrations, self.changes
+        for fd, mask in events:
+            if fd not in registrations:
+                # the waker, or a descriptor that an earlier callback has unregistered
                 self._waker.clear(self._read_wakeups)
+            elif changes != self.changes:
+                # The number may belong to another descriptor by now. No event is lost, as
+                # descriptors that are ready stay ready.
+                pass
             elif mask != READ:
-                self._call_back(only, mask)
+                self._call_back(registrations[fd], mask)
             else:  # nearly always
+                registration = registrations[fd]
                 try:
-                    only.on_readable()
+                    registration.on_readable()
                 except Exception as error:
-                    self._failed(only, error)
-            return
-        # All lookups come before the first callback. If a callback closes a descriptor and opens
-        # another with the same number, the new one must not get the events of the old one.
-        registrations = self._registrations
-        ready = [(registrations.get(fd), mask) for fd, mask in events]
-        for registration, mask in ready:
-            if registration is None:
-                self._waker.clear(self._read_wakeups)
-            else:
-                self._call_back(registration, mask)
+                    self._failed(registration, error)
 
     def _call_back(self, registration: _Registration, mask: int) -> None:
         # A descriptor in error counts as ready for all that it is watched for.

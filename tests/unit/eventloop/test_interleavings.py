@@ -97,16 +97,16 @@ def posts(world: World) -> None:
         def post() -> None:
             rng = random.Random(name)
             for n in range(4):
-                how = rng.choice(("post", "post_lazily", "put", "alone"))
+                how = rng.choice(("post", "lazily", "put", "alone"))
                 note = (name, n)
                 if how == "alone":
                     world.loop.put(take, note, None, True)
                 elif how == "put":
                     world.loop.put(take, note)
+                elif how == "lazily":
+                    world.loop.mailbox.post(take, note, lazily=True)
                 else:
-                    getattr(world.loop.mailbox if how == "post_lazily" else world.loop, how)(
-                        take, note
-                    )
+                    world.loop.post(take, note)
 
         return post
 

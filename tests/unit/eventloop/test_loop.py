@@ -88,6 +88,7 @@ def test_operations_of_one_thread_keep_their_order_and_all_run(any_loop: EventLo
 
 def test_posts_while_the_loop_works_make_one_wake_up() -> None:
     waker = Waker()
+    waker.open()
     for _ in range(5):
         waker.wake()
     assert os.eventfd_read(waker.fileno()) == 1
@@ -103,6 +104,7 @@ def test_a_pipe_stands_in_for_eventfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "eventfd")
     before = open_descriptors()
     waker = Waker()
+    waker.open()
     assert open_descriptors() == before + 2
     assert not os.get_inheritable(waker.fileno())
     waker.wake()
@@ -250,7 +252,7 @@ def test_events_of_a_descriptor_closed_in_the_same_batch_are_void(any_loop: Even
     "bits", [select.EPOLLERR, select.EPOLLHUP, select.EPOLLIN | select.EPOLLERR | select.EPOLLHUP]
 )
 def test_a_descriptor_in_error_is_ready_for_all_it_is_watched_for(bits: int) -> None:
-    watch, told = Watch(), list[str]()
+    watch, told = Watch(Waker()), list[str]()
     ours, theirs = socket.socketpair()
     watch.register(ours.fileno(), lambda: told.append("read"), lambda: told.append("write"))
     watch.dispatch([(ours.fileno(), bits)])

@@ -54,12 +54,12 @@ def test_only_a_sleeping_loop_is_woken() -> None:
 
 def test_post_ignores_the_capacity_and_put_does_not() -> None:
     mailbox = Mailbox(2, Counter())
-    mailbox.put(print, 1, 0)
-    mailbox.put(print, 2, 0)
+    mailbox.post(print, 1, bounded=True, timeout=0)
+    mailbox.post(print, 2, bounded=True, timeout=0)
     with pytest.raises(MailboxFull):
-        mailbox.put(print, 3, 0)
+        mailbox.post(print, 3, bounded=True, timeout=0)
     with pytest.raises(MailboxFull):
-        mailbox.put(print, 3, 0.001)
+        mailbox.post(print, 3, bounded=True, timeout=0.001)
     mailbox.post(print, 4)
     assert len(mailbox) == 3
 
@@ -69,7 +69,12 @@ def test_put_goes_on_when_there_is_room() -> None:
     ran: list[int] = []
     mailbox.post(ran.append, 0)
     threads = [
-        threading.Thread(target=mailbox.put, args=(ran.append, n, PATIENCE)) for n in range(1, 9)
+        threading.Thread(
+            target=mailbox.post,
+            args=(ran.append, n),
+            kwargs={"bounded": True, "timeout": PATIENCE},
+        )
+        for n in range(1, 9)
     ]
     for thread in threads:
         thread.start()
@@ -86,7 +91,7 @@ def test_a_bounded_mailbox_stays_bounded_under_many_putters() -> None:
 
     def put_all() -> None:
         for n in range(each):
-            mailbox.put(int, n, PATIENCE)
+            mailbox.post(int, n, bounded=True, timeout=PATIENCE)
 
     threads = [threading.Thread(target=put_all) for _ in range(threads_count)]
     for thread in threads:
@@ -111,8 +116,8 @@ def test_a_waiter_that_is_interrupted_passes_its_room_on(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("amqp1_driver.eventloop.mailbox._acquire", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        mailbox.put(print, 1, None)
-    mailbox.put(print, 2, 0)
+        mailbox.post(print, 1, bounded=True, timeout=None)
+    mailbox.post(print, 2, bounded=True, timeout=0)
     assert len(mailbox) == 1
 
 
@@ -128,7 +133,10 @@ def test_close_aborts_what_is_left_and_refuses_the_rest() -> None:
     assert isinstance(ops[0].error, LoopClosed)
     assert ops[0].error.cause is cause
     assert ops[0].error is not ops[1].error
-    for hand_in in (lambda: mailbox.post(print), lambda: mailbox.put(print, 1, None)):
+    for hand_in in (
+        lambda: mailbox.post(print),
+        lambda: mailbox.post(print, 1, bounded=True, timeout=None),
+    ):
         with pytest.raises(LoopClosed, match="the loop died") as caught:
             hand_in()
         assert caught.value.cause is cause
@@ -157,7 +165,7 @@ def test_close_releases_those_who_wait_for_room() -> None:
     def put() -> None:
         waiting.set()
         try:
-            mailbox.put(print, 1, PATIENCE)
+            mailbox.post(print, 1, bounded=True, timeout=PATIENCE)
         except LoopClosed as exc:
             errors.append(exc)
 

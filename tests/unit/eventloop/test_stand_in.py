@@ -200,7 +200,7 @@ def test_once_a_batch_has_failed_nobody_stands_in(
         assert turn.loop_lock.acquire(False)
         turn.fail(ValueError("the batch before"))
         loop._stand_in.run(threading.get_ident(), lambda _: ran.append("stood in"), op, None, 0.0)
-        loop._wake()
+        loop._waker.wake()
 
     died: Future[BaseException] = Future()
     loop.on_death(died.set_result)
