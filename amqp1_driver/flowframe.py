@@ -62,11 +62,7 @@ class EchoRequests:
     def read(self, data: bytes) -> tuple[bool, ...]:
         """Search the next bytes of the stream; return what :func:`echoes` yields for them."""
         rest = self._rest
-        self._rest = (
-            data[-MAX_ECHO_PREFIX:]
-            if len(data) >= MAX_ECHO_PREFIX
-            else (rest + data)[-MAX_ECHO_PREFIX:]
-        )
+        self._rest = (rest + data[-MAX_ECHO_PREFIX:])[-MAX_ECHO_PREFIX:]
         # searching for one byte is fast even in a large message
         if _LAST in data or _LAST in rest:
             return tuple(echoes(rest + data, len(rest)))

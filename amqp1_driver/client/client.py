@@ -505,14 +505,18 @@ class Client:
         connection = self._connection
         self._post(lambda _: connection.settle_all(subscription, deliveries, room), None)
 
-    def settle(self, delivery: Delivery, idly: bool = False) -> None:
+    def settle(self, delivery: Delivery, idly: bool = False, alone: bool = False) -> None:
         """Settle a delivery with ``delivery.outcome``. Never raise.
 
         :param idly: a few milliseconds may pass before the I/O thread settles, for example
             because this thread will send more in a moment
+        :param alone: no other delivery is about to be settled; see :meth:`EventLoop.put`
         """
         try:
-            self._loop.mailbox.post(self._connection.settle, delivery, lazily=idly)
+            if idly:
+                self._loop.mailbox.post(self._connection.settle, delivery, lazily=True)
+            else:
+                self._loop.post(self._connection.settle, delivery, alone)
         except LoopClosed:
             LOG.warning(
                 "A message from %s on %s can't be settled: the transport is closed",

@@ -35,6 +35,7 @@ from amqp1_driver.eventloop import (
 )
 from amqp1_driver.eventloop.errors import describe
 from amqp1_driver.eventloop.guard import Guard
+from amqp1_driver.eventloop.iteration import NAP_SECONDS
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.interfaces import TokenSource
 from amqp1_driver.options import Host, Settings, tunnel
@@ -169,8 +170,8 @@ class LoopNetwork:
         return self.guard.call_later(delay, fn)
 
     def linger(self) -> None:
-        """Have the loop do another batch soon; see :meth:`EventLoop.linger`."""
-        self._loop.linger()
+        """Have the loop do another batch soon; see :attr:`Iteration.linger`."""
+        self._loop.iteration.linger = NAP_SECONDS
 
     wall_clock = staticmethod(time.time)
 

@@ -83,14 +83,16 @@ class Replier:
             self._ended,
         )
         gate: Future[None] | None = None
-        if len(self._under_way) >= self._settings.reply_backlog:
+        under_way = self._under_way
+        alone = not under_way
+        if not alone and len(under_way) >= self._settings.reply_backlog:
             gate = op.gate = Future()
-        self._under_way.add(op)
+        under_way.add(op)
         context = self.context
         if context is not None:
             op.bind(context, now)
         try:
-            self._loop.put(self.send, op, timeout, len(self._under_way) == 1)
+            self._loop.put(self.send, op, timeout, alone)
             if gate is not None:
                 gate.result(timeout)
         except (MailboxFull, LoopClosed, TimeoutError) as error:

@@ -73,8 +73,6 @@ class Timings:
 class _Timed(Operation):
     """The recording that timed requests and replies share; it must be their first base class."""
 
-    __slots__ = ()
-
     timings: Timings
 
     @property
@@ -105,8 +103,6 @@ class _Timed(Operation):
 class TimedRequest(_Timed, Request):
     """A request that the calling thread reports, since only that thread knows when it resumes."""
 
-    __slots__ = ("timings",)
-
     def __init__(self, observer: Observer, *args: Any, **keywords: Any) -> None:
         self.timings = Timings(observer.now)
         super().__init__(*args, **keywords)
@@ -131,8 +127,6 @@ class TimedReply(_Timed, Reply):
 
     :param host: returns host:port of the bus at present
     """
-
-    __slots__ = ("_host", "_observer", "_told", "timings")
 
     def __init__(
         self, observer: Observer, host: Callable[[], str], *args: Any, **keywords: Any

@@ -128,7 +128,8 @@ def _reply_properties(
 ) -> bytes:
     # null message-id and user-id, to, null subject and reply-to, correlation-id
     to = address.encode()
-    to = _STR8[len(to)] + to if len(to) < 256 else variable(0xA1, to)
+    size = len(to)
+    to = _STR8[size] + to if size < 256 else variable(0xA1, to)
     fields = b"\x40\x40" + to + b"\x40\x40" + correlation_id
     if gzip:
         fields += NULL + _GZIP

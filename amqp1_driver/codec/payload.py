@@ -66,9 +66,9 @@ def dump_request(
         object, which every receiver would refuse.
     """
     try:
-        if not isinstance(ctxt, dict) and ctxt is not None:
+        if type(ctxt) is not dict and ctxt is not None:
             ctxt = _object("context", ctxt)
-        if not isinstance(message, dict):
+        if type(message) is not dict:
             message = _object("message", message)
         if envelope:
             return _dump_envelope(message, ctxt)
@@ -91,6 +91,8 @@ def _object(name: str, value: Any) -> dict[str, Any]:
 
     :raises ValueError: the encoding is not a JSON object
     """
+    if isinstance(value, dict):
+        return value
     primitive = _decode(_encode(value))
     if not isinstance(primitive, dict):
         raise _NoObject(f"a {name} of type {type(value).__name__} is no JSON object")
@@ -108,13 +110,13 @@ def _dump_envelope(message: Any, ctxt: Any) -> bytes:
 
 
 def _load(body: Any) -> dict[str, Any]:
-    if not isinstance(body, bytes | memoryview):
+    if type(body) is not bytes and type(body) is not memoryview:
         raise DecodeError(f"body is {type(body).__name__}, not text")
     try:
         data = _decode(str(body, "utf-8"))
     except (ValueError, RecursionError) as e:
         raise DecodeError(f"body is not JSON: {e}") from e
-    if not isinstance(data, dict):
+    if type(data) is not dict:
         raise DecodeError(f"body is a JSON {type(data).__name__}, not an object")
     return data
 
@@ -128,18 +130,18 @@ def load_request(body: Any) -> Request:
     if "request" not in data:
         raise DecodeError("body has no request")
     message = data["request"]
-    if isinstance(message, dict) and _ENVELOPE_KEY in message:
+    if type(message) is dict and _ENVELOPE_KEY in message:
         try:
             message = compat.deserialize_msg(message)
         except Exception as e:  # oslo.messaging may raise anything for a strange envelope
             raise DecodeError(f"bad envelope: {e}") from e
     # oslo.messaging would fail on any other type before it acknowledges the message
-    if not isinstance(message, dict):
+    if type(message) is not dict:
         raise DecodeError(f"request is a JSON {type(message).__name__}, not an object")
     ctxt = data.get("context")
     if ctxt is None:
         ctxt = {}
-    if not isinstance(ctxt, dict):
+    if type(ctxt) is not dict:
         raise DecodeError(f"context is a JSON {type(ctxt).__name__}, not an object")
     timeout = data.get("call_monitor_timeout")
     if timeout is not None:
@@ -183,11 +185,11 @@ def load_reply(body: Any, allowed_exmods: Sequence[str]) -> Any:
     :raises DecodeError: the reply is malformed.
     """
     data = _load(body)
-    failure = data.get("failure")
-    if failure is None:
+    if "failure" not in data or data["failure"] is None:
         if "response" not in data:
             raise DecodeError("body has neither response nor failure")
         return data["response"]
+    failure = data["failure"]
     try:
         error = compat.deserialize_remote_exception(failure, allowed_exmods)
     except Exception as e:  # malformed, or the exception class refuses its arguments

@@ -54,7 +54,7 @@ class Outline:
             if section <= before:
                 break  # a section twice or in another order: learn no shape
             if section in (_VALUE, _DATA):
-                # The body must be last: _alike() refuses messages with bytes behind it.
+                # The body must be last: Shape.decode() refuses messages with bytes behind it.
                 if fields and data[at] in _FORMS and skip(data, at) == len(data):
                     self.body = at
                 break
@@ -111,6 +111,49 @@ class Shape:
         }
         self.id_at = outline.spans[1][0] - 2, outline.spans[1][1]
 
+    def decode(self, data: bytes) -> Message | None:
+        """Decode a message of this shape.
+
+        :returns: None if the message has another shape, or needs the full decoder for its body or
+            a text
+        """
+        at, size = self.size, len(data)
+        if size <= at + 1:
+            return None
+        parts = self.unpack(data)
+        code = data[at]
+        if parts[::2] != self.alike:
+            return None
+        if code == self.short:
+            start = at + 2
+            end = start + data[at + 1]
+        elif code == self.long:
+            start = at + 5
+            end = start + int.from_bytes(data[at + 1 : start], "big")
+        else:
+            return None
+        if end != size:
+            return None
+        _, ttl, _, message_id, _, reply_to, _, correlation_id, _ = parts
+        fields = {**self.fields}
+        try:
+            if message_id:
+                fields["message_id"] = str(message_id, "utf-8")
+                first, behind = self.id_at
+                fields["message_id_raw"] = data[first:behind]
+            if reply_to:
+                fields["reply_to"] = str(reply_to, "utf-8")
+            if correlation_id:
+                fields["correlation_id"] = str(correlation_id, "utf-8")
+        except UnicodeDecodeError:
+            return None  # the error of the full decoder has the offset
+        if ttl:
+            fields["ttl_ms"] = ttl
+        fields["body"] = data[start:end] if end - start < _LARGE else memoryview(data)[start:end]
+        message = Message()
+        message.__dict__ = fields
+        return message
+
 
 class Decoder:
     """A decoder for the messages of one link, with the results of :func:`decode_message`.
@@ -130,13 +173,9 @@ class Decoder:
         :raises DecodeError: the message is malformed
         """
         shape = self._shapes.get(data[_KEY])
-        if shape is not None and len(data) > shape.size + 1:
-            parts = shape.unpack(data)
-            if parts[::2] == shape.alike:
-                message = _alike(shape, data, parts)
-                if message is not None:
-                    self._used = True
-                    return message
+        if shape is not None and (message := shape.decode(data)) is not None:
+            self._used = True
+            return message
         message = decode_message(data)
         if self._pause:
             self._pause -= 1
@@ -153,38 +192,3 @@ class Decoder:
             if len(self._shapes) >= _LIMIT:
                 self._shapes.clear()
             self._shapes[data[_KEY]] = Shape(data, message, outline)
-
-
-def _alike(shape: Shape, data: bytes, parts: tuple[Any, ...]) -> Message | None:
-    """Return the message, or None if its body or a text needs the full decoder."""
-    at = shape.size
-    code = data[at]
-    if code == shape.short:
-        start = at + 2
-        end = start + data[at + 1]
-    elif code == shape.long:
-        start = at + 5
-        end = start + int.from_bytes(data[at + 1 : start], "big")
-    else:
-        return None
-    if end != len(data):
-        return None
-    _, ttl, _, message_id, _, reply_to, _, correlation_id, _ = parts
-    fields = shape.fields.copy()
-    try:
-        if message_id:
-            fields["message_id"] = str(message_id, "utf-8")
-            first, behind = shape.id_at
-            fields["message_id_raw"] = data[first:behind]
-        if reply_to:
-            fields["reply_to"] = str(reply_to, "utf-8")
-        if correlation_id:
-            fields["correlation_id"] = str(correlation_id, "utf-8")
-    except UnicodeDecodeError:
-        return None  # the error of the full decoder has the offset
-    if ttl:
-        fields["ttl_ms"] = ttl
-    fields["body"] = data[start:end] if end - start < _LARGE else memoryview(data)[start:end]
-    message = Message()
-    message.__dict__ = fields
-    return message

@@ -119,48 +119,34 @@ class Payload(NamedTuple):
 class Operation:
     """A message with all that the driver needs to send it, several times if necessary.
 
-    :param payload: the message
-    :param deadline: when the sender gives up
-    :param retry: the retries that are left
-    :param future: completed exactly once; None: no thread waits
+    A subclass sets the fields of a :class:`Payload`, ``deadline``, ``retry`` and ``future``.
     """
 
-    __slots__ = (
-        "address",
-        "attempts",
-        "body",
-        "data",
-        "deadline",
-        "future",
-        "generation",
-        "gzip",
-        "kind",
-        "message_id",
-        "queue",
-        "retry",
-        "sender",
-        "settled",
-        "stage",
-    )
-
-    def __init__(
-        self, payload: Payload, deadline: Deadline, retry: Retry, future: Completion | None
-    ) -> None:
-        self.kind, self.message_id, self.body, self.settled, self.gzip = payload
-        self.deadline = deadline
-        self.retry = retry
-        self.future = future
-        self.stage = Stage.QUEUED
-        #: the queue of the outbox in which the message waits, or waited last
-        self.queue: Queue | None = None
-        #: the link that has sent the message, while the message waits for its outcome
-        self.sender: Link | None = None
-        self.address: str | None = None
-        self.data: codec.Encoded = b""
-        #: number of the reply address for which the message is encoded; -1: not encoded yet
-        self.generation = -1
-        #: how often the driver has sent the message
-        self.attempts = 0
+    kind: Kind
+    message_id: str
+    body: bytes
+    settled: bool
+    gzip: bool
+    #: when the sender gives up
+    deadline: Deadline
+    #: the retries that are left
+    retry: Retry
+    #: completed exactly once; None: no thread waits
+    future: Completion | None = None
+    stage: Stage = Stage.QUEUED
+    #: the queue of the outbox in which the message waits, or waited last
+    queue: Queue | None = None
+    #: the link that has sent the message, while the message waits for its outcome
+    sender: Link | None = None
+    address: str | None = None
+    data: codec.Encoded = b""
+    #: number of the reply address for which the message is encoded; -1: not encoded yet
+    generation = -1
+    #: how often the driver has sent the message
+    attempts = 0
+    #: best_effort: having no receivers is not an error (fanout). mandatory: fail if there is none.
+    best_effort = False
+    mandatory = False
 
     def bind(self, context: BusContext, now: float) -> None:
         """Resolve the address and encode the message for a connection and its reply address.
@@ -188,10 +174,6 @@ class Operation:
     #: the mailbox calls this if the loop ends before it runs the operation, or while it does so
     abort = fail
 
-    #: best_effort: having no receivers is not an error (fanout). mandatory: fail if there is none.
-    best_effort = False
-    mandatory = False
-
     @property
     def where(self) -> str | None:
         """Return the address or the target, for errors; None: unknown."""
@@ -210,11 +192,17 @@ class Operation:
 class Request(Operation):
     """A call, cast or notification, addressed by a target of oslo.messaging.
 
+    :param deadline: when the caller gives up
+    :param retry: the retries that are left
+    :param future: completed exactly once
     :param ttl: whether the message expires at its deadline
     :param mandatory: fail at once if there is no receiver, where the bus can tell
     """
 
-    __slots__ = ("destination", "durable", "heartbeat", "mandatory", "on_done", "ttl")
+    #: time of the last heartbeat of the server, seconds of the loop's clock; None: none yet
+    heartbeat: float | None = None
+    #: called with the message-id when the call ends; removes the call from the waiting ones
+    on_done: Callable[[str], None] | None = None
 
     def __init__(
         self,
@@ -227,15 +215,13 @@ class Request(Operation):
         ttl: bool = False,
         mandatory: bool = False,
     ) -> None:
-        super().__init__(payload, deadline, retry, future)
+        self.kind, self.message_id, self.body, self.settled, self.gzip = payload
         self.destination = destination
+        self.deadline = deadline
+        self.retry = retry
+        self.future = future
         self.ttl = ttl
-        #: fail at once if there is no receiver
         self.mandatory = mandatory
-        #: time of the last heartbeat of the server, seconds of the loop's clock; None: none yet
-        self.heartbeat: float | None = None
-        #: called with the message-id when the call ends; removes the call from the waiting ones
-        self.on_done: Callable[[str], None] | None = None
 
     def bind(self, context: BusContext, now: float) -> None:
         """Resolve the address and encode the message; see :meth:`Operation.bind`."""
@@ -302,8 +288,6 @@ class Properties(NamedTuple):
 class RawMessage(Request):
     """A message with a given body, without the envelope of oslo.messaging."""
 
-    __slots__ = ("properties",)
-
     def __init__(
         self,
         payload: Payload,
@@ -337,7 +321,9 @@ class Reply(Operation):
     :param on_end: called once with this reply and the error, or None
     """
 
-    __slots__ = ("correlation_id", "gate", "on_end")
+    #: completed at the end of the reply; set while a thread waits for that, because too many
+    #: replies are under way
+    gate: Completion | None = None
 
     def __init__(
         self,
@@ -348,13 +334,12 @@ class Reply(Operation):
         retry: Retry,
         on_end: Callable[["Reply", BaseException | None], None] | None = None,
     ) -> None:
-        super().__init__(payload, deadline, retry, None)
+        self.kind, self.message_id, self.body, self.settled, self.gzip = payload
+        self.deadline = deadline
+        self.retry = retry
         self.address = address
         self.correlation_id = correlation_id
         self.on_end = on_end
-        #: completed at the end of the reply; set while a thread waits for that, because too many
-        #: replies are under way
-        self.gate: Completion | None = None
 
     def bind(self, context: BusContext, now: float) -> None:
         """Encode the reply for its address; see :meth:`Operation.bind`."""

@@ -75,7 +75,9 @@ class DeliveryQueue:
         consumer, entries = self._consumer, self._entries
         while entries and consumer is not None:
             together: list[Delivery] = []
-            while entries and len(together) < MAX_BATCH:
+            for _ in range(MAX_BATCH):
+                if not entries:
+                    break
                 try:
                     together.append(entries.popleft())
                 except IndexError:

@@ -62,9 +62,11 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
 
     def _load(self) -> None:
         assert self._body is not None
-        body, self._body = self._body, None
+        (body, encoding), self._body = self._body, None
         try:
-            request = self._listener.load(codec.decompress(*body, self._listener.largest))
+            if encoding:
+                body = codec.decompress(body, encoding, self._listener.largest)
+            request = self._listener.load(body)
         except Exception as error:  # of any kind: an unsettled message would keep a credit
             self._malformed = (
                 error
@@ -133,13 +135,13 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
         return True
 
     def _settle(self, outcome: Outcome, idly: bool = False) -> None:
-        delivery = self._listener.finish(self, self._message_id)
+        delivery, alone = self._listener.finish(self, self._message_id)
         if delivery is None:
             LOG.debug("Message %s is settled already", self.msg_id)
             return
         delivery.outcome = outcome
         try:
-            self._listener.client.settle(delivery, idly)
+            self._listener.client.settle(delivery, idly, alone)
         except Exception:
             LOG.exception(
                 "Message %s from %s could not be settled %s",

@@ -278,7 +278,7 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
         settles the new delivery as accepted.
         """
         message_id = message.message_id
-        if self._duplicates is None or not isinstance(message_id, str):
+        if self._duplicates is None or type(message_id) is not str:
             return True
         with self._lock:
             if not (self._duplicates.seen(message_id) and message.redelivered):
@@ -311,16 +311,18 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
                 note,
             )
 
-    def finish(self, incoming: Incoming, message_id: Any) -> Delivery | None:
+    def finish(self, incoming: Incoming, message_id: Any) -> tuple[Delivery | None, bool]:
         """End the processing of a message.
 
-        :returns: the delivery to settle; None if an earlier call has returned it
+        :returns: the delivery to settle, None if an earlier call has returned it; and whether no
+            other message is being processed
         """
+        in_work = self._in_work
         with self._lock:
-            if isinstance(message_id, str) and self._in_work.get(message_id) is incoming:
-                del self._in_work[message_id]
+            if type(message_id) is str and in_work.get(message_id) is incoming:
+                del in_work[message_id]
             delivery, incoming.delivery = incoming.delivery, None
-            return delivery
+            return delivery, not in_work
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome

@@ -119,6 +119,9 @@ class EngineConnection:
         self.unread = False
         #: whether the peer has asked for an echo that is not answered yet
         self.asked = False
+        #: whether the last :meth:`process` met only deliveries and Flow frames, so that the end of
+        #: the connection is not near
+        self.quiet = False
         #: whether SASL is in progress
         self.in_sasl = "x-sasl-mechs" in properties
         self._ended = False
@@ -182,7 +185,8 @@ class EngineConnection:
         busy = self.path.pump(self)
         self.unread = False
         ticks, deadline = self._ticks, self._deadline
-        if busy or self._ended or not deadline or now >= deadline or now >= ticks.due:
+        self.quiet = not (busy or self._ended)
+        if not self.quiet or not deadline or now >= deadline or now >= ticks.due:
             # SASL, timers, tick, end of connection: rare, hence done by pyngus
             deadline = self._deadline = float(self.pyngus.process(now))
             self.path.pump(self)  # the tick of pyngus may have caused events
@@ -429,6 +433,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     def close(self) -> None:
         """Close the connection in order; the owners of its links get no further callbacks."""
         self._mute()
+        self._connection.quiet = False
         self._connection.close()
 
     def _mute(self) -> None:
@@ -451,12 +456,16 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
             connection.echo.note(bytes(data))
         return data
 
-    def output_written(self, count: int) -> None:
-        """Remove ``count`` bytes from the output: the socket has taken them."""
-        if self._connection.echo.staged:
-            self._connection.echo.written(count)
-            return
-        self.path.output_written(self._connection, count)
+    def output_written(self, count: int) -> bool:
+        """Remove ``count`` bytes from the output: the socket has taken them.
+
+        :returns: False if there is certainly no further output at present
+        """
+        connection = self._connection
+        if connection.echo.staged:
+            connection.echo.written(count)
+            return True
+        return self.path.output_written(connection, count) or not connection.quiet
 
     def destroy(self) -> None:
         """Free all objects of proton and pyngus; never call this from a callback."""

@@ -67,12 +67,15 @@ class ExternalSasl:
             return self._output
         return self._engine.output() if self._done else None
 
-    def output_written(self, count: int) -> None:
-        """Remove ``count`` bytes from the output: the socket has taken them."""
+    def output_written(self, count: int) -> bool:
+        """Remove ``count`` bytes from the output: the socket has taken them.
+
+        :returns: False if there is certainly no further output at present
+        """
         if self._output:
             self._output = self._output[count:]
-        else:
-            self._engine.output_written(count)
+            return True
+        return bool(self._engine.output_written(count))
 
     def process(self, now: float) -> float:
         """Run the engine's ``process``, but only after SASL.

@@ -28,6 +28,8 @@ from amqp1_driver.policy.outcome import Outcome
 
 #: bytes; size of the output buffer at first, and from the first time that it was full
 _OUTPUT_SIZE = 131072
+#: bytes; size of proton's output buffer: if it is full, there may be more output
+_PROTON_BUFFER = 16384
 _OUTPUT_LIMIT = 1 << 20
 
 
@@ -125,9 +127,14 @@ class SpeedupDeliveries(RareCases):
             out.start, out.end = 0, end
         return out.view[out.start : out.end]  # type: ignore[no-any-return]
 
-    def output_written(self, connection: Connection, count: int) -> None:
-        """Remove ``count`` bytes from the output: the socket has taken them."""
-        connection.outgoing.start += count
+    def output_written(self, connection: Connection, count: int) -> bool:
+        """Remove ``count`` bytes from the output: the socket has taken them.
+
+        :returns: False if there is certainly no further output at present
+        """
+        out: OutputBuffer = connection.outgoing
+        out.start += count
+        return out.start < out.end or out.end >= _PROTON_BUFFER
 
 
 def bind() -> None:

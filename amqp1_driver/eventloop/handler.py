@@ -14,8 +14,11 @@ class ByteStream(Protocol):
     def output(self) -> "memoryview | bytes | None":
         """Return the next output without consuming it; None or empty if there is none."""
 
-    def output_written(self, n: int) -> None:
-        """Consume the first ``n`` bytes of output(), which the transport has taken."""
+    def output_written(self, n: int) -> bool:
+        """Consume the first ``n`` bytes of output(), which the transport has taken.
+
+        :returns: False if there is certainly no further output at present
+        """
 
 
 class TransportHandler(Protocol):

@@ -15,7 +15,7 @@ from amqp1_driver import exceptions
 from amqp1_driver.eventloop.caller_runs import CallerRuns
 from amqp1_driver.eventloop.errors import LoopClosed
 from amqp1_driver.eventloop.futures import Future
-from amqp1_driver.eventloop.iteration import NAP_SECONDS, Iteration
+from amqp1_driver.eventloop.iteration import Iteration
 from amqp1_driver.eventloop.mailbox import Mailbox
 from amqp1_driver.eventloop.poller import Waker
 from amqp1_driver.eventloop.timers import Timer
@@ -128,15 +128,19 @@ class EventLoop:
         """Return True while the thread runs."""
         return self._thread is not None and self._thread.is_alive() and not self.iteration.abandoned
 
-    def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
+    def post(self, fn: Callable[[Any], object], op: Any = None, alone: bool = False) -> None:
         """Have the loop call ``fn(op)``; never blocks.
 
         Operations run in the order of posting. If the loop ends before an operation has run, the
         loop calls ``op.abort(exc)``, if ``op`` has that method.
 
+        :param alone: see :meth:`put`
         :raises LoopClosed: the loop has ended.
         """
-        self.mailbox.post(fn, op)
+        if alone:
+            self.put(fn, op, alone=True, bounded=False)
+        else:
+            self.mailbox.post(fn, op)
 
     def put(
         self,
@@ -146,6 +150,7 @@ class EventLoop:
         alone: bool = False,
         future: Future[Any] | None = None,
         until: float = 0.0,
+        bounded: bool = True,
     ) -> None:
         """Post an operation as post() does, but wait while the mailbox is full.
 
@@ -158,6 +163,7 @@ class EventLoop:
             to wake it. The caller must still wait for the future, which may not be done yet.
         :param until: when this thread stops reading for ``future``, in seconds of the monotonic
             clock
+        :param bounded: False: do not wait while the mailbox is full
         :raises MailboxFull: there was no room in time.
         :raises LoopClosed: the loop has ended.
         """
@@ -168,7 +174,7 @@ class EventLoop:
         elif alone and self._may_stand_in and ident != self._main and turn.loop_lock.acquire(False):
             self._stand_in.run(ident, fn, op, future, until)
         else:
-            self.mailbox.post(fn, op, bounded=True, timeout=timeout)
+            self.mailbox.post(fn, op, bounded=bounded, timeout=timeout)
 
     def on_death(self, fn: Callable[[BaseException], object]) -> None:
         """Have the loop thread call ``fn(exc)`` if an exception ends the loop.
@@ -201,14 +207,6 @@ class EventLoop:
         """Call ``fn()`` once now() is ``when`` or later."""
         self.assert_in_loop()
         return self._timers.call_at(when, fn)
-
-    def linger(self) -> None:
-        """Have the hooks of add_before_sleep() run again soon, even if nothing else happens.
-
-        The next wait ends after at most :data:`NAP_SECONDS` seconds, or after
-        ``iteration.CALM_SECONDS`` seconds while a thread serves itself (see ``future`` of put()).
-        """
-        self.iteration.linger = NAP_SECONDS
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
         """Call ``fn()`` in ``delay`` seconds."""

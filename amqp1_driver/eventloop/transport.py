@@ -142,9 +142,11 @@ class Transport:
             if self._tls_writer is not None:
                 self._tls_writer.flush()
                 return
-            stream, handler = self._stream, self._handler
-            while not outlet.blocked and (
-                data := handler.pending_output() if stream is None else stream.output()
+            stream, handler, more = self._stream, self._handler, True
+            while (
+                more
+                and not outlet.blocked
+                and (data := handler.pending_output() if stream is None else stream.output())
             ):
                 size = len(data)
                 n = outlet.send(data)
@@ -152,7 +154,7 @@ class Transport:
                 if n and stream is None:
                     handler.output_written(n)
                 elif n and stream is not None:
-                    stream.output_written(n)
+                    more = stream.output_written(n)
                 if n < size:
                     outlet.block()
         except Exception as exc:

@@ -45,7 +45,7 @@ def reply(kind=Kind.REPLY, *, gzip=False, **kw):
 
 
 def test_an_operation_as_such_can_not_be_encoded():
-    op = Operation(Payload(Kind.CAST, "m", b""), Deadline(1.0), Retry.of(0), None)
+    op = Operation()
     with pytest.raises(NotImplementedError):
         op.bind(context(), 0.0)
 

@@ -16,6 +16,7 @@ import pytest
 
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed
 from amqp1_driver.eventloop.borrowed_fd import BorrowedFd
+from amqp1_driver.eventloop.iteration import NAP_SECONDS
 from tests.unit.eventloop.helpers import PATIENCE, on_loop
 from tests.unit.eventloop.test_stand_in import Baton
 
@@ -303,7 +304,7 @@ def test_what_lingers_is_done_by_the_loop_in_a_moment(world: World) -> None:
             again.set_result("test")
 
     def take() -> None:
-        world.loop.linger()
+        world.loop.iteration.linger = NAP_SECONDS
         world.loop.add_before_sleep(hook)
         world._take()
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed
+from amqp1_driver.eventloop.iteration import NAP_SECONDS
 from tests.unit.eventloop.helpers import PATIENCE, Op, on_loop
 
 
@@ -155,7 +156,7 @@ def test_lingering_makes_the_loop_come_round_again(
     again: Future[str] = Future()
 
     def work() -> None:
-        loop.linger()
+        loop.iteration.linger = NAP_SECONDS
         loop.add_before_sleep(hook)
 
     def hook() -> None:
