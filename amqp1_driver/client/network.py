@@ -294,7 +294,7 @@ class LoopNetwork:
         if connection.engine is None:
             return
         try:
-            deadline = connection.process()
+            deadline = connection.process(self._loop.iteration.now)
             if deadline and deadline < self._tick_at:
                 self._schedule(deadline)
             stream = self._stream

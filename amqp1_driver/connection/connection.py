@@ -247,11 +247,12 @@ class Connection:
         if self.engine is not None:
             self.engine.receive(data)
 
-    def process(self) -> float:
+    def process(self, now: float | None = None) -> float:
         """Settle the replies of the previous call, then process the engine's events and timers.
 
         An exception in this method ends the physical connection, but never the loop.
 
+        :param now: seconds of the loop's clock; None: read the clock
         :returns: when to call this again, seconds of the loop's clock; 0: no deadline
         """
         if self.engine is None:
@@ -261,7 +262,7 @@ class Connection:
             ready = self._live if self._router is not None else None
             if ready is not None and ready.reply_link.unsettled:
                 ready.reply_link.settle()
-            deadline = self.engine.process(self.port.now())
+            deadline = self.engine.process(self.port.now() if now is None else now)
         except Exception as error:
             LOG.exception("Connection to %s is given up after an internal error", self.host)
             self._close_reason.broken(error)

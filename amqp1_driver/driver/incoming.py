@@ -157,7 +157,14 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             LOG.debug("Message %s wants no reply", self.msg_id)
             return
         try:
-            body = self._encode(reply, failure)
+            try:
+                body = codec.dump_reply(reply, failure)
+            except Exception as error:
+                # send the caller an error, so that it does not wait until its timeout
+                LOG.exception("The result of message %s can't be encoded", self.msg_id)
+                # not the error itself: its arguments may hold the object that can't be encoded
+                substitute = ValueError(f"the result can't be encoded: {error!r}")
+                body = codec.dump_reply(None, (ValueError, substitute, error.__traceback__))
             self._listener.client.replier.reply(
                 self._reply_to, self._correlation_id, self.msg_id, body
             )
@@ -165,16 +172,6 @@ class Incoming(compat.RpcIncomingMessage):  # type: ignore[misc]
             LOG.exception(
                 "Reply to message %s could not be sent to %s", self.msg_id, self._reply_to
             )
-
-    def _encode(self, reply: Any, failure: Any) -> bytes:
-        try:
-            return codec.dump_reply(reply, failure)
-        except Exception as error:
-            # send the caller an error, so that it does not wait until its timeout
-            LOG.exception("The result of message %s can't be encoded", self.msg_id)
-            # not the error itself: its arguments may hold the object that can't be encoded
-            substitute = ValueError(f"the result can't be encoded: {error!r}")
-            return codec.dump_reply(None, (ValueError, substitute, error.__traceback__))
 
     def heartbeat(self) -> None:
         """Tell the caller that its call is still in progress.

@@ -79,6 +79,8 @@ class Iteration:
         self._napping = 0.0
         # deadline of the earliest timer when the loop last began to wait
         self._due = 0.0
+        #: time at which the present batch began, or the last one, seconds of the monotonic clock
+        self.now = time.monotonic()
 
     def release(self, gate: Any) -> None:
         """Release a lock that another thread waits for.
@@ -114,7 +116,8 @@ class Iteration:
         self._due = due = heap[0].when if heap else math.inf
         patience: float | None = self.linger or None
         if due != math.inf:
-            left = due - time.monotonic()
+            # counted from the last batch on, which was short
+            left = due - self.now
             if patience is None or left < patience:
                 patience = left if left > 0.0 else 0.0
         mailbox.napping = self.linger == NAP_SECONDS
@@ -144,7 +147,8 @@ class Iteration:
             watch.dispatch(events)
         # When the wait began, no timer was due before ``_due``. Timers set since then wait for the
         # next iteration.
-        if (now := time.monotonic()) >= self._due:
+        self.now = now = time.monotonic()
+        if now >= self._due:
             self.timers.run_due(now)
         if mailbox.entries:
             mailbox.drain(BATCH)
@@ -165,6 +169,7 @@ class Iteration:
         self.ident = ident
         try:
             mailbox.sleeping = False
+            self.now = time.monotonic()
             work()
             if mailbox.entries:
                 mailbox.drain(BATCH)

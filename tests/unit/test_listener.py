@@ -29,7 +29,7 @@ class Client:
     def __init__(self):
         self.settled = []
 
-    def settle(self, delivery, idly=False):
+    def settle(self, delivery, idly=False, alone=False):
         self.settled.append((delivery.key, delivery.outcome))
 
 
