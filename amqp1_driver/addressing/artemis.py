@@ -26,61 +26,37 @@ therefore declares the queue for listeners that come later: Artemis creates the 
 to ``ADDRESS::QUEUE``.
 """
 
-import dataclasses
-import re
-
-from amqp1_driver.addressing.base import AddressConfig, Destination, Node, Queue, Service
-from amqp1_driver.exceptions import UnsupportedFeature
+from amqp1_driver.addressing.base import Addresser, Destination, Node, Queue, Service, escapes
 
 QUEUE = "queue"
 TOPIC = "topic"
+_ESCAPES = escapes("%:*#?")
+_ESCAPES_IN_WORD = escapes("%:*#?.")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ArtemisAddresser:
-    """The addresser for ActiveMQ Artemis. Immutable, for any thread.
+class ArtemisAddresser(Addresser):
+    """The addresser for ActiveMQ Artemis. Immutable, for any thread."""
 
-    :param bus: name of the bus, for errors.
-    :param pools: False only when an option forces this syntax upon another kind of bus.
-    """
-
-    config: AddressConfig
-    bus: str = "ActiveMQ Artemis"
-    pools: bool = True
+    __slots__ = ()
 
     def target(self, dest: Destination) -> Node:
+        address = self._address(dest)
         if dest.service is Service.NOTIFY:
-            address = self._name(Service.NOTIFY.value, dest)
             kept = Queue(f"{address}::{address}", durable=True, exclusive=False, auto_delete=False)
             return Node(address, (kept,), TOPIC)
-        if dest.fanout:
-            return Node(self._name("rpc.multicast", dest), capability=TOPIC)
-        if dest.server:
-            return Node(self._name("rpc.unicast", dest, dest.server), capability=QUEUE)
-        return Node(self._name("rpc.anycast", dest), capability=QUEUE)
+        return Node(address, capability=TOPIC if dest.fanout else QUEUE)
 
-    def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
-        if dest.service is Service.NOTIFY:
-            if pool and not self.pools:
-                raise UnsupportedFeature(f"notification pools are not supported by {self.bus}")
-            address = self._name(Service.NOTIFY.value, dest)
-            queue = f"{address}:{_escape(pool)}" if pool else address
-            return (Node(f"{address}::{queue}", capability=TOPIC),)
-        group = Node(self._name("rpc.anycast", dest), capability=QUEUE)
-        fanout = Node(self._name("rpc.multicast", dest), capability=TOPIC)
-        own = (self.target(dest),) if dest.server else ()
-        return (*own, group, fanout)
+    def _notify_source(self, dest: Destination, pool: str | None) -> Node:
+        self._check(pool)
+        address = self._address(dest)
+        queue = f"{address}:{pool.translate(_ESCAPES)}" if pool else address
+        return Node(f"{address}::{queue}", capability=TOPIC)
 
-    def _name(self, kind: str, dest: Destination, *more: str) -> str:
+    def _address(self, dest: Destination) -> str:
         vhost = self.config.vhost
-        words = ("openstack", *(("vhost", _escape_word(vhost)) if vhost else ()), kind)
-        names = (self.config.exchange_of(dest), dest.topic, *more)
-        return ".".join((*words, ":".join(map(_escape, names))))
-
-
-def _escape(name: str) -> str:
-    return re.sub(r"[%:*#?]", lambda found: f"%{ord(found.group()):02X}", name)
-
-
-def _escape_word(name: str) -> str:
-    return _escape(name).replace(".", "%2E")
+        words = ["openstack", *(("vhost", vhost.translate(_ESCAPES_IN_WORD)) if vhost else ())]
+        words.append(dest.service.value)
+        if dest.service is Service.RPC:
+            words.append(dest.distribution)
+        names = ":".join(name.translate(_ESCAPES) for name in self._names(dest))
+        return ".".join((*words, names))

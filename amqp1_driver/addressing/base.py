@@ -8,9 +8,10 @@ where a message should go; a *node* (AMQP 1.0 section 2.1) is that place on one 
 
 import dataclasses
 import enum
-from typing import Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from typing import TypeAlias
 
-from amqp1_driver.addressing.queues import RabbitmqConfig
+from amqp1_driver.exceptions import UnsupportedFeature
 from amqp1_driver.options import Settings
 
 
@@ -61,6 +62,11 @@ class Destination:
         object.__setattr__(self, "_hash", hash(fields))
 
     @property
+    def distribution(self) -> str:
+        """Return which receivers get a message: ``unicast``, ``anycast`` or ``multicast``."""
+        return "multicast" if self.fanout else "unicast" if self.server else "anycast"
+
+    @property
     def routing_key(self) -> str:
         """Return topic and server, or topic and ``(fanout)``, for logs and errors."""
         if self.fanout:
@@ -82,16 +88,6 @@ class Queue:
     auto_delete: bool
     arguments: tuple[tuple[str, object], ...] = ()
     temporary: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Exchange:
-    """An exchange that must exist; ``type`` is ``direct`` or ``fanout``."""
-
-    name: str
-    type: str
-    durable: bool
-    auto_delete: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +116,7 @@ class Entity:
         return f"{self.kind} {self.name}" + (" (with sessions)" if self.sessions else "")
 
 
-Declaration: TypeAlias = Queue | Exchange | Binding | Entity
+Declaration: TypeAlias = Queue | Binding | Entity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,6 +133,113 @@ class Node:
     declare: tuple[Declaration, ...] = ()
     capability: str = ""
     properties: tuple[tuple[str, object], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """Options with which the driver declares RabbitMQ's queues of one purpose.
+
+    Durations are milliseconds; a duration or limit of 0 means none, except where noted.
+
+    :param kind: ``classic``, ``quorum`` or ``stream``
+    :param replicas: replicas of a quorum queue or stream; 0: the default of the broker
+    :param delivery_limit: delivery limit of a quorum queue; 0: the default of the broker
+    :param temporary: Broker-J only: the last reader, on closing in order, deletes the queue
+    """
+
+    kind: str = "classic"
+    durable: bool = True
+    temporary: bool = False
+    expiry_ms: int = 0
+    ttl_ms: int = 0
+    max_length: int = 0
+    max_bytes: int = 0
+    overflow: str = "drop-head"
+    delivery_limit: int = 0
+    replicas: int = 0
+    single_active: bool = False
+
+    @property
+    def lasting(self) -> bool:
+        """Return whether the queue survives a restart of the broker."""
+        return self.durable or self.kind != "classic"
+
+    def arguments(self) -> tuple[tuple[str, object], ...]:
+        """Return the optional arguments of the declaration.
+
+        They always name the queue type, because a virtual host may set another default type.
+        """
+        given: tuple[tuple[str, object], ...]
+        if self.kind == "stream":
+            given = (
+                ("x-max-age", f"{-(-self.ttl_ms // 1000)}s" if self.ttl_ms else ""),
+                ("x-max-length-bytes", self.max_bytes),
+                ("x-initial-cluster-size", self.replicas),
+            )
+        else:
+            quorum = self.kind == "quorum"
+            limited = self.max_length or self.max_bytes
+            given = (
+                ("x-expires", self.expiry_ms),
+                ("x-message-ttl", self.ttl_ms),
+                ("x-max-length", self.max_length),
+                ("x-max-length-bytes", self.max_bytes),
+                ("x-overflow", self.overflow if limited else ""),
+                ("x-delivery-limit", self.delivery_limit if quorum else 0),
+                ("x-quorum-initial-group-size", self.replicas if quorum else 0),
+                ("x-single-active-consumer", self.single_active),
+            )
+        return (("x-queue-type", self.kind), *(pair for pair in given if pair[1]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RabbitmqConfig:
+    """The part of the configuration that concerns RabbitMQ.
+
+    :param pools: options for the queues of notification pools
+    :param exchange: existing direct exchange for fanouts and notifications
+    :param priority: consumer priority of links that share a queue with others; 0: none
+    """
+
+    rpc: QueueOptions = QueueOptions()
+    notifications: QueueOptions = QueueOptions()
+    pools: QueueOptions = QueueOptions()
+    exchange: str = "amq.direct"
+    priority: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "RabbitmqConfig":
+        options = settings.rabbitmq
+        common = QueueOptions(
+            durable=options.durable_queues,
+            overflow=options.queue_overflow,
+            delivery_limit=options.queue_delivery_limit,
+            replicas=options.queue_replicas,
+        )
+        rpc = dataclasses.replace(
+            common,
+            kind=options.rpc_queue_type,
+            temporary=options.delete_unused_queues,
+            expiry_ms=round(options.queue_expiry * 1000),
+            ttl_ms=round(options.rpc_message_ttl * 1000),
+            max_length=options.rpc_queue_max_length,
+        )
+        notifications = dataclasses.replace(
+            common,
+            kind=options.notification_queue_type,
+            expiry_ms=round(options.notification_queue_expiry * 1000),
+            ttl_ms=round(options.notification_message_ttl * 1000),
+            max_length=options.notification_queue_max_length,
+            max_bytes=options.notification_queue_max_bytes,
+            single_active=options.notification_single_active_consumer,
+        )
+        return cls(
+            rpc=rpc,
+            notifications=notifications,
+            pools=dataclasses.replace(notifications, expiry_ms=rpc.expiry_ms),
+            exchange=options.binding_exchange,
+            priority=options.consumer_priority,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +276,20 @@ class AddressConfig:
 
         :param vhost: virtual host to put into each address (option ``pseudo_vhost``), or None.
         """
+        options = settings.addressing
         return cls(
             vhost=vhost or None,
             default_exchange=default_exchange or None,
-            default_rpc_exchange=settings.addressing.default_rpc_exchange or None,
-            default_notification_exchange=settings.addressing.default_notification_exchange or None,
-            server_request_prefix=settings.addressing.server_request_prefix,
-            broadcast_prefix=settings.addressing.broadcast_prefix,
-            group_request_prefix=settings.addressing.group_request_prefix,
-            rpc_address_prefix=settings.addressing.rpc_address_prefix,
-            notify_address_prefix=settings.addressing.notify_address_prefix,
-            multicast_address=settings.addressing.multicast_address,
-            unicast_address=settings.addressing.unicast_address,
-            anycast_address=settings.addressing.anycast_address,
+            default_rpc_exchange=options.default_rpc_exchange or None,
+            default_notification_exchange=options.default_notification_exchange or None,
+            server_request_prefix=options.server_request_prefix,
+            broadcast_prefix=options.broadcast_prefix,
+            group_request_prefix=options.group_request_prefix,
+            rpc_address_prefix=options.rpc_address_prefix,
+            notify_address_prefix=options.notify_address_prefix,
+            multicast_address=options.multicast_address,
+            unicast_address=options.unicast_address,
+            anycast_address=options.anycast_address,
             rabbitmq=RabbitmqConfig.from_settings(settings),
             durable_casts="rpc-cast" in settings.delivery.durable,
         )
@@ -196,19 +300,27 @@ class AddressConfig:
         The exchange of the destination comes first, then the configured default of its service,
         then that of the transport, then the name of the service.
         """
-        if dest.service is Service.RPC:
-            configured = self.default_rpc_exchange
-        else:
-            configured = self.default_notification_exchange
+        rpc = dest.service is Service.RPC
+        configured = self.default_rpc_exchange if rpc else self.default_notification_exchange
         return dest.exchange or configured or self.default_exchange or dest.service.value
 
 
-class Addresser(Protocol):
-    """A translator of destinations into nodes of one kind of bus. Immutable, for any thread."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Addresser(ABC):
+    """A translator of destinations into nodes of one kind of bus. Immutable, for any thread.
 
+    :param bus: name of the bus, for errors.
+    :param pools: notification pools are possible; False also when an option forces the syntax
+        upon another kind of bus.
+    """
+
+    config: AddressConfig
+    bus: str = "this message bus"
+    pools: bool = True
+
+    @abstractmethod
     def target(self, dest: Destination) -> Node:
         """Return the node to send messages for ``dest`` to."""
-        ...
 
     def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
         """Return the nodes to receive the messages for ``dest`` from.
@@ -220,4 +332,39 @@ class Addresser(Protocol):
         :param unique: text that distinguishes this listener from all others on the bus.
         :raises UnsupportedFeature: the bus has no pools.
         """
-        ...
+        if dest.service is Service.NOTIFY:
+            return (self._notify_source(dest, pool or None),)
+        own = (self._rpc_source(dest),) if dest.server else ()
+        group = self._rpc_source(dataclasses.replace(dest, server=None, fanout=False))
+        return (*own, group, self._fanout_source(dest, pool, unique))
+
+    def _rpc_source(self, dest: Destination) -> Node:
+        return self.target(dest)
+
+    def _fanout_source(self, dest: Destination, pool: str | None, unique: str) -> Node:
+        return self.target(dataclasses.replace(dest, fanout=True))
+
+    def _notify_source(self, dest: Destination, pool: str | None) -> Node:
+        node = self.target(dest)
+        self._check(pool, node.address)
+        return node
+
+    def _check(self, pool: str | None, address: str | None = None) -> None:
+        """Refuse a pool, unless there are pools.
+
+        :param address: address of the notifications, for the error.
+        """
+        if pool and not self.pools:
+            raise UnsupportedFeature(
+                f"notification pools are not supported by {self.bus}", address=address
+            )
+
+    def _names(self, dest: Destination) -> tuple[str, ...]:
+        """Return exchange, topic and, if there is one, server of a destination."""
+        server = (dest.server,) if dest.server else ()
+        return (self.config.exchange_of(dest), dest.topic, *server)
+
+
+def escapes(characters: str) -> dict[int, str]:
+    """Return the table by which ``str.translate`` percent-encodes some ASCII characters."""
+    return {ord(character): f"%{ord(character):02X}" for character in characters}

@@ -5,8 +5,6 @@
 Pure, for any thread.
 """
 
-from collections.abc import Callable
-
 from amqp1_driver.addressing.artemis import ArtemisAddresser
 from amqp1_driver.addressing.base import AddressConfig, Addresser, Entity, Node
 from amqp1_driver.addressing.brokerj import BrokerJAddresser
@@ -16,11 +14,13 @@ from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.addressing.routable import RoutableAddresser
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser, split_reply
 
-_WITH_POOLS: dict[str, Callable[[AddressConfig, str, bool], Addresser]] = {
+_ADDRESSERS: dict[str, type[Addresser]] = {
+    "routable": RoutableAddresser,
     "legacy": LegacyAddresser,
     "rabbitmq": RabbitmqAddresser,
     "artemis": ArtemisAddresser,
     "brokerj": BrokerJAddresser,
+    "servicebus": ServiceBusAddresser,
 }
 
 
@@ -29,11 +29,7 @@ def make_addresser(profile: BusProfile, config: AddressConfig) -> Addresser:
 
     :raises ValueError: the profile names an unknown syntax.
     """
-    if profile.addressing == "routable":
-        return RoutableAddresser(config, profile.name)
-    if profile.addressing == "servicebus":
-        return ServiceBusAddresser(config)
-    kind = _WITH_POOLS.get(profile.addressing)
+    kind = _ADDRESSERS.get(profile.addressing)
     if kind is None:
         raise ValueError(f"unknown syntax of addresses: {profile.addressing}")
     return kind(config, profile.name, profile.pools)

@@ -16,47 +16,31 @@ address, and an address made from names with dots is ambiguous.
 
 import dataclasses
 
-from amqp1_driver.addressing.base import AddressConfig, Destination, Node, Service
-from amqp1_driver.exceptions import UnsupportedFeature
+from amqp1_driver.addressing.base import Addresser, Destination, Node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LegacyAddresser:
+class LegacyAddresser(Addresser):
     """The addresser with prefixes and dots. Immutable, for any thread.
 
-    :param bus: name of the bus, for errors.
     :param pools: the bus takes ``address::queue`` as a source.
     """
 
-    config: AddressConfig
-    bus: str = "this message bus"
     pools: bool = False
 
     def target(self, dest: Destination) -> Node:
-        if dest.fanout:
-            return Node(self._join(self.config.broadcast_prefix, dest, "all"))
-        if dest.server:
-            return Node(self._join(self.config.server_request_prefix, dest, dest.server))
-        return Node(self._join(self.config.group_request_prefix, dest))
+        config = self.config
+        prefix = {
+            "unicast": config.server_request_prefix,
+            "anycast": config.group_request_prefix,
+            "multicast": config.broadcast_prefix,
+        }[dest.distribution]
+        vhost = (config.vhost,) if config.vhost else ()
+        end = ("all",) if dest.fanout else ()
+        return Node(".".join((prefix, *vhost, *self._names(dest), *end)))
 
-    def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
-        group = self._join(self.config.group_request_prefix, dest)
-        if dest.service is Service.NOTIFY:
-            return (Node(self._pooled(group, pool)),)
-        fanout = Node(self._join(self.config.broadcast_prefix, dest, "all"))
-        own = (self.target(dest),) if dest.server else ()
-        return (*own, Node(group), fanout)
-
-    def _pooled(self, address: str, pool: str | None) -> str:
+    def _notify_source(self, dest: Destination, pool: str | None) -> Node:
         """Return the fully qualified queue name (the term of Artemis): one queue per pool."""
-        if not pool:
-            return address
-        if not self.pools:
-            raise UnsupportedFeature(
-                f"notification pools are not supported by {self.bus}", address=address
-            )
-        return f"{address}::{pool}"
-
-    def _join(self, prefix: str, dest: Destination, *more: str) -> str:
-        vhost = (self.config.vhost,) if self.config.vhost else ()
-        return ".".join((prefix, *vhost, self.config.exchange_of(dest), dest.topic, *more))
+        node = self.target(dest)
+        self._check(pool, node.address)
+        return Node(f"{node.address}::{pool}") if pool else node

@@ -72,7 +72,7 @@ class ReplyKind(enum.Enum):
 class Provision(enum.Enum):
     """The work of the driver before it opens links to a node.
 
-    NOTHING: the bus makes nodes itself. RABBITMQ, QPID: the driver declares queues and exchanges by
+    NOTHING: the bus makes nodes itself. RABBITMQ, QPID: the driver declares queues and bindings by
     the management of the bus over AMQP. ATTACHING: the bus creates the queue that a link asks for.
     TOKENS: the driver puts a token, unless SASL has authenticated it. On such a bus no client can
     declare anything, so a missing node is an error: the driver does not wait for it to appear.

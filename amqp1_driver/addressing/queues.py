@@ -1,121 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options with which the driver declares RabbitMQ's queues. Pure, for any thread."""
+"""The base of addressers for buses on which the driver declares queues. Pure, for any thread.
+
+================  =======================================  =====================================
+for               queue                                    sent to
+================  =======================================  =====================================
+RPC, any one      ``openstack:rpc:anycast:EX:TOPIC``       the queue
+RPC, one          ``openstack:rpc:unicast:EX:TOPIC:SRV``   the queue
+RPC, all          ``openstack:rpc:multicast:EX:TOPIC:U``   its name without ``:U``, as a key
+notifications     ``openstack:notify:EX:TOPIC``            its name, as a key
+... of a pool     ``openstack:notify:EX:TOPIC:POOL``       (the same: every pool has a copy)
+================  =======================================  =====================================
+
+``U`` distinguishes the listener from all others. Keys are routing keys of a direct exchange that
+every virtual host has (``amq.direct``): an exchange of our own would outlive all its users.
+
+A virtual host that must be part of the address goes in front: ``openstack:vhost:VHOST:rpc:…``.
+The addressers percent-encode colons and percent signs inside a name. Different destinations never
+share a queue.
+"""
 
 import dataclasses
+from abc import abstractmethod
+from typing import ClassVar
 
-from amqp1_driver.options import Settings
+from amqp1_driver.addressing.base import (
+    Addresser,
+    Binding,
+    Declaration,
+    Destination,
+    Node,
+    Queue,
+    Service,
+    escapes,
+)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOptions:
-    """Options for the queues of one purpose.
+class QueueAddresser(Addresser):
+    """An addresser of queues with names, and of keys of one exchange; see the module."""
 
-    Durations are milliseconds; a duration or limit of 0 means none, except where noted.
+    __slots__ = ()
 
-    :param kind: ``classic``, ``quorum`` or ``stream``
-    :param replicas: replicas of a quorum queue or stream; 0: the default of the broker
-    :param delivery_limit: delivery limit of a quorum queue; 0: the default of the broker
-    :param temporary: Broker-J only: the last reader, on closing in order, deletes the queue
-    """
+    ESCAPES: ClassVar[dict[int, str]] = escapes("%:")
 
-    kind: str = "classic"
-    durable: bool = True
-    temporary: bool = False
-    expiry_ms: int = 0
-    ttl_ms: int = 0
-    max_length: int = 0
-    max_bytes: int = 0
-    overflow: str = "drop-head"
-    delivery_limit: int = 0
-    replicas: int = 0
-    single_active: bool = False
+    def target(self, dest: Destination) -> Node:
+        if dest.service is Service.NOTIFY:
+            return Node(self._keyed(dest), self._notify_queue(dest, None))
+        if dest.fanout:
+            return Node(self._keyed(dest))
+        queue = self._rpc_queue(dest)
+        # The sender does not declare the queue of one server: if it is missing, so is the server.
+        return Node(self._address(queue), () if dest.server else (queue,))
+
+    def _rpc_source(self, dest: Destination) -> Node:
+        queue = self._rpc_queue(dest)
+        if dest.server:
+            return Node(self._address(queue), (queue,))
+        return self._shared(queue, (queue,))
+
+    def _fanout_source(self, dest: Destination, pool: str | None, unique: str) -> Node:
+        """Return the node of the listener's exclusive queue, which ends with the connection."""
+        dest = dataclasses.replace(dest, fanout=True)
+        queue = self._fanout_queue(self._name(dest, unique))
+        return Node(self._address(queue), (queue, self._binding(queue, dest)))
+
+    def _notify_source(self, dest: Destination, pool: str | None) -> Node:
+        self._check(pool)
+        declare = self._notify_queue(dest, pool)
+        return self._shared(declare[0], declare)
+
+    def _notify_queue(self, dest: Destination, pool: str | None) -> tuple[Queue, Binding]:
+        queue = self._lasting_queue(self._name(dest, *filter(None, (pool,))), pool)
+        return queue, self._binding(queue, dest)
+
+    def _binding(self, queue: Queue, dest: Destination) -> Binding:
+        return Binding(self._exchange, queue.name, self._name(dest))
+
+    def _name(self, dest: Destination, *more: str) -> str:
+        vhost = ("vhost", self.config.vhost) if self.config.vhost else ()
+        kind = (dest.distribution,) if dest.service is Service.RPC else ()
+        names = ("openstack", *vhost, dest.service.value, *kind, *self._names(dest), *more)
+        return ":".join(name.translate(self.ESCAPES) for name in names)
+
+    # -- what differs by bus ---------------------------------------------------
 
     @property
-    def lasting(self) -> bool:
-        """Return whether the queue survives a restart of the broker."""
-        return self.durable or self.kind != "classic"
+    @abstractmethod
+    def _exchange(self) -> str:
+        """Return the exchange of the keys."""
 
-    def arguments(self) -> tuple[tuple[str, object], ...]:
-        """Return the optional arguments of the declaration.
+    @abstractmethod
+    def _rpc_queue(self, dest: Destination) -> Queue: ...
 
-        They always name the queue type, because a virtual host may set another default type.
-        """
-        return (
-            ("x-queue-type", self.kind),
-            *(self._of_stream() if self.kind == "stream" else self._of_queue()),
-        )
+    @abstractmethod
+    def _fanout_queue(self, name: str) -> Queue: ...
 
-    def _of_stream(self) -> tuple[tuple[str, object], ...]:
-        return _given(
-            ("x-max-age", f"{-(-self.ttl_ms // 1000)}s" if self.ttl_ms else ""),
-            ("x-max-length-bytes", self.max_bytes),
-            ("x-initial-cluster-size", self.replicas),
-        )
+    @abstractmethod
+    def _lasting_queue(self, name: str, pool: str | None) -> Queue:
+        """Return the queue of a pool of notification listeners, or of those without a pool."""
 
-    def _of_queue(self) -> tuple[tuple[str, object], ...]:
-        quorum = self.kind == "quorum"
-        limited = self.max_length or self.max_bytes
-        return _given(
-            ("x-expires", self.expiry_ms),
-            ("x-message-ttl", self.ttl_ms),
-            ("x-max-length", self.max_length),
-            ("x-max-length-bytes", self.max_bytes),
-            ("x-overflow", self.overflow if limited else ""),
-            ("x-delivery-limit", self.delivery_limit if quorum else 0),
-            ("x-quorum-initial-group-size", self.replicas if quorum else 0),
-            ("x-single-active-consumer", self.single_active),
-        )
+    @abstractmethod
+    def _address(self, queue: Queue) -> str: ...
 
+    @abstractmethod
+    def _keyed(self, dest: Destination) -> str:
+        """Return the address whose messages the exchange routes by the key of a destination."""
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RabbitmqConfig:
-    """The part of the configuration that concerns RabbitMQ.
-
-    :param pools: options for the queues of notification pools
-    :param exchange: existing direct exchange for fanouts and notifications
-    :param priority: consumer priority of links that share a queue with others; 0: none
-    """
-
-    rpc: QueueOptions = QueueOptions()
-    notifications: QueueOptions = QueueOptions()
-    pools: QueueOptions = QueueOptions()
-    exchange: str = "amq.direct"
-    priority: int = 0
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> "RabbitmqConfig":
-        rpc = QueueOptions(
-            kind=settings.rabbitmq.rpc_queue_type,
-            durable=settings.rabbitmq.durable_queues,
-            temporary=settings.rabbitmq.delete_unused_queues,
-            expiry_ms=round(settings.rabbitmq.queue_expiry * 1000),
-            ttl_ms=round(settings.rabbitmq.rpc_message_ttl * 1000),
-            max_length=settings.rabbitmq.rpc_queue_max_length,
-            overflow=settings.rabbitmq.queue_overflow,
-            delivery_limit=settings.rabbitmq.queue_delivery_limit,
-            replicas=settings.rabbitmq.queue_replicas,
-        )
-        notifications = QueueOptions(
-            kind=settings.rabbitmq.notification_queue_type,
-            durable=settings.rabbitmq.durable_queues,
-            expiry_ms=round(settings.rabbitmq.notification_queue_expiry * 1000),
-            ttl_ms=round(settings.rabbitmq.notification_message_ttl * 1000),
-            max_length=settings.rabbitmq.notification_queue_max_length,
-            max_bytes=settings.rabbitmq.notification_queue_max_bytes,
-            overflow=settings.rabbitmq.queue_overflow,
-            delivery_limit=settings.rabbitmq.queue_delivery_limit,
-            replicas=settings.rabbitmq.queue_replicas,
-            single_active=settings.rabbitmq.notification_single_active_consumer,
-        )
-        return cls(
-            rpc=rpc,
-            notifications=notifications,
-            pools=dataclasses.replace(notifications, expiry_ms=rpc.expiry_ms),
-            exchange=settings.rabbitmq.binding_exchange,
-            priority=settings.rabbitmq.consumer_priority,
-        )
-
-
-def _given(*arguments: tuple[str, object]) -> tuple[tuple[str, object], ...]:
-    return tuple((name, value) for name, value in arguments if value)
+    def _shared(self, queue: Queue, declare: tuple[Declaration, ...]) -> Node:
+        """Return the node of a queue that several links may read."""
+        return Node(self._address(queue), declare)

@@ -17,47 +17,26 @@ all no two virtual hosts, share an address.
 
 import dataclasses
 
-from amqp1_driver.addressing.base import AddressConfig, Destination, Node, Service
-from amqp1_driver.exceptions import UnsupportedFeature
+from amqp1_driver.addressing.base import Addresser, Destination, Node, Service, escapes
+
+_ESCAPES = escapes("%/")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class RoutableAddresser:
-    """The addresser for routers. Immutable, for any thread.
+class RoutableAddresser(Addresser):
+    """The addresser for routers, which have no pools. Immutable, for any thread."""
 
-    :param bus: name of the bus, for errors.
-    """
-
-    config: AddressConfig
-    bus: str = "this message bus"
+    pools: bool = False
 
     def target(self, dest: Destination) -> Node:
-        if dest.fanout:
-            return Node(self._join(self.config.multicast_address, dest))
-        if dest.server:
-            return Node(self._join(self.config.unicast_address, dest, dest.server))
-        return Node(self._join(self.config.anycast_address, dest))
-
-    def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
-        group = Node(self._join(self.config.anycast_address, dest))
-        if pool:
-            raise UnsupportedFeature(
-                f"notification pools are not supported by {self.bus}", address=group.address
-            )
-        if dest.service is Service.NOTIFY:
-            return (group,)
-        fanout = Node(self._join(self.config.multicast_address, dest))
-        own = (self.target(dest),) if dest.server else ()
-        return (*own, group, fanout)
-
-    def _join(self, keyword: str, dest: Destination, *more: str) -> str:
         config = self.config
         rpc = dest.service is Service.RPC
         prefix = config.rpc_address_prefix if rpc else config.notify_address_prefix
+        keyword = {
+            "unicast": config.unicast_address,
+            "anycast": config.anycast_address,
+            "multicast": config.multicast_address,
+        }[dest.distribution]
         vhost = (config.vhost,) if config.vhost else ()
-        names = (*vhost, config.exchange_of(dest), dest.topic, *more)
-        return "/".join((prefix, keyword, *map(_escape, names)))
-
-
-def _escape(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")
+        names = (name.translate(_ESCAPES) for name in (*vhost, *self._names(dest)))
+        return Node("/".join((prefix, keyword, *names)))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Queues, topics and subscriptions of Azure Service Bus. Pure, for any thread.
 
 ================  =============================================  ================================
@@ -28,7 +27,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable
 
-from amqp1_driver.addressing.base import AddressConfig, Destination, Entity, Node, Service
+from amqp1_driver.addressing.base import Addresser, Destination, Entity, Node, Service
 
 #: longest name of a queue or topic, and of a subscription, in characters
 MAX_NAME, MAX_SUBSCRIPTION = 260, 50
@@ -37,32 +36,29 @@ DEFAULT = "default"
 #: separates queue and session in a reply address; no name contains it
 SESSION = "#"
 
+_KINDS = {"unicast": "one", "anycast": "any", "multicast": "all"}
 _DIGEST = 32
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServiceBusAddresser:
+class ServiceBusAddresser(Addresser):
     """The addresser for Azure Service Bus. Immutable, for any thread.
 
     For RPC the argument ``pool`` of :meth:`sources` distinguishes the processes of one server, so
     that each process gets every fanout.
     """
 
-    config: AddressConfig
+    __slots__ = ()
 
     def target(self, dest: Destination) -> Node:
-        if dest.service is Service.NOTIFY or dest.fanout:
-            return _node(self._topic(dest))
-        return _node(self._queue(dest, dest.server))
+        return _node(self._entity(dest))
 
-    def sources(self, dest: Destination, *, pool: str | None, unique: str) -> tuple[Node, ...]:
-        topic = self._topic(dest)
-        if dest.service is Service.NOTIFY:
-            return (_node(topic, pool or DEFAULT),)
-        own = (_node(self._queue(dest, dest.server)),) if dest.server else ()
-        fanout = _node(topic, dest.server or DEFAULT, pool)
-        return (*own, _node(self._queue(dest, None)), fanout)
+    def _fanout_source(self, dest: Destination, pool: str | None, unique: str) -> Node:
+        topic = self._entity(dataclasses.replace(dest, fanout=True))
+        return _node(topic, dest.server or DEFAULT, pool)
+
+    def _notify_source(self, dest: Destination, pool: str | None) -> Node:
+        return _node(self._entity(dest), pool or DEFAULT)
 
     def reply(self, unique: str) -> tuple[Node, str]:
         """Return the node for replies to a process, and the session that holds them.
@@ -71,14 +67,11 @@ class ServiceBusAddresser:
         """
         return _node(Entity("queue", self._name("reply"), sessions=True)), unique
 
-    def _queue(self, dest: Destination, server: str | None) -> Entity:
-        kind = ("rpc", "one" if server else "any")
-        exchange = self.config.exchange_of(dest)
-        return Entity("queue", self._name(*kind, exchange, dest.topic, *filter(None, (server,))))
-
-    def _topic(self, dest: Destination) -> Entity:
-        kind = ("notify",) if dest.service is Service.NOTIFY else ("rpc", "all")
-        return Entity("topic", self._name(*kind, self.config.exchange_of(dest), dest.topic))
+    def _entity(self, dest: Destination) -> Entity:
+        rpc = dest.service is Service.RPC
+        kind = ("rpc", _KINDS[dest.distribution]) if rpc else ("notify",)
+        name = self._name(*kind, *self._names(dest))
+        return Entity("queue" if rpc and not dest.fanout else "topic", name)
 
     def _name(self, *names: str) -> str:
         vhost = ("vhost", self.config.vhost) if self.config.vhost else ()

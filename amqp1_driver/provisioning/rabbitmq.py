@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""RabbitMQ's management over AMQP 1.0: it declares queues, exchanges and bindings; pure.
+"""RabbitMQ's management over AMQP 1.0: it declares queues and bindings; pure.
 
 Two links of one name form a pair with the address ``/management``.  In a request the subject is the
 method and ``to`` the path; in a response the subject is the status.
@@ -17,7 +17,7 @@ from functools import partial
 from urllib.parse import quote
 
 from amqp1_driver import codec, exceptions
-from amqp1_driver.addressing.base import Binding, Declaration, Exchange, Queue
+from amqp1_driver.addressing.base import Binding, Declaration, Queue
 from amqp1_driver.provisioning.cleanup import Deletion
 from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
 
@@ -37,18 +37,6 @@ def request(declaration: Declaration) -> tuple[str, str, object]:
                 "exclusive": declaration.exclusive,
                 "auto_delete": declaration.auto_delete,
                 "arguments": dict(declaration.arguments),
-            },
-        )
-    if isinstance(declaration, Exchange):
-        return (
-            "PUT",
-            f"/exchanges/{quote(declaration.name, safe='')}",
-            {
-                "type": declaration.type,
-                "durable": declaration.durable,
-                "auto_delete": declaration.auto_delete,
-                "internal": False,
-                "arguments": {},
             },
         )
     assert isinstance(declaration, Binding)

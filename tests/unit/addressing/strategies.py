@@ -5,7 +5,7 @@
 from hypothesis import strategies as st
 
 from amqp1_driver import options
-from amqp1_driver.addressing import AddressConfig, Destination, Service
+from amqp1_driver.addressing.base import AddressConfig, Destination, Service
 
 WORDS = ("vhost", "rpc", "notify", "anycast", "unicast", "multicast", "all", "%3A", "%2F", "é")
 

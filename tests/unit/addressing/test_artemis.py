@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Node, Queue, Service
 from amqp1_driver.addressing.artemis import ArtemisAddresser
+from amqp1_driver.addressing.base import Node, Queue, Service
 from amqp1_driver.exceptions import UnsupportedFeature
 
 from .strategies import config, destinations, names, notify, rpc

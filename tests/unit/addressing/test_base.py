@@ -6,8 +6,13 @@ import dataclasses
 
 import pytest
 
-from amqp1_driver.addressing import AddressConfig, Destination, Service
-from amqp1_driver.addressing.queues import QueueOptions, RabbitmqConfig
+from amqp1_driver.addressing.base import (
+    AddressConfig,
+    Destination,
+    QueueOptions,
+    RabbitmqConfig,
+    Service,
+)
 
 from .strategies import config, notify, rpc
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Binding, Node, Queue
+from amqp1_driver.addressing.base import Binding, Node, Queue
 from amqp1_driver.addressing.brokerj import BrokerJAddresser
 from amqp1_driver.exceptions import UnsupportedFeature
 

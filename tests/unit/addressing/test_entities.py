@@ -5,7 +5,7 @@
 
 import pytest
 
-from amqp1_driver.addressing import Entity, Service
+from amqp1_driver.addressing.base import Entity, Service
 from amqp1_driver.addressing.entities import Use, az_commands, needed, parse
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser
 

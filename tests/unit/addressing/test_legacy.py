@@ -5,7 +5,7 @@
 import pytest
 from hypothesis import given
 
-from amqp1_driver.addressing import Node, Service
+from amqp1_driver.addressing.base import Node, Service
 from amqp1_driver.addressing.legacy import LegacyAddresser
 from amqp1_driver.exceptions import UnsupportedFeature
 

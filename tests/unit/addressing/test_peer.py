@@ -9,24 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import (
-    BusProfile,
-    Destination,
-    Entity,
-    Node,
-    Peer,
-    ReplyKind,
-    Service,
-    make_addresser,
-    profile_for,
-)
-from amqp1_driver.addressing.factory import raw_node, reply_source, reply_target
-from amqp1_driver.addressing.peer import forced_profile
+from amqp1_driver.addressing.base import Destination, Entity, Node, Service
+from amqp1_driver.addressing.factory import make_addresser, raw_node, reply_source, reply_target
+from amqp1_driver.addressing.peer import Peer, forced_profile, profile_for
 from amqp1_driver.addressing.profiles import (
+    BusProfile,
     Provision,
     ReceivePolicy,
     Relay,
     ReleasePolicy,
+    ReplyKind,
     SessionPlan,
     Settlement,
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Binding, Node, Queue, Service
+from amqp1_driver.addressing.base import Binding, Node, Queue, Service
 from amqp1_driver.addressing.rabbitmq import RabbitmqAddresser, reply_node
 from amqp1_driver.exceptions import UnsupportedFeature
 

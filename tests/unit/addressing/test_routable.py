@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Node, Service
+from amqp1_driver.addressing.base import Node, Service
 from amqp1_driver.addressing.routable import RoutableAddresser
 from amqp1_driver.exceptions import UnsupportedFeature
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.addressing import Entity, Node
+from amqp1_driver.addressing.base import Entity, Node
 from amqp1_driver.addressing.servicebus import (
     ServiceBusAddresser,
     escape,
