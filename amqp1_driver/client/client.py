@@ -38,9 +38,8 @@ from amqp1_driver.connection.receiver import Delivery, Sink
 from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull, WorkerSlot, claim
 from amqp1_driver.options import Host, Settings
-from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
-from amqp1_driver.policy.retry import Retry
+from amqp1_driver.policy.retry import Backoff, Retry
 
 LOG = exceptions.logger(__name__)
 

@@ -29,10 +29,9 @@ from amqp1_driver.connection.subscription import Subscription, Subscriptions
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.interfaces import Timer
 from amqp1_driver.options import Host, Settings
-from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.redirect import CONNECTION as CONNECTION_REDIRECT
 from amqp1_driver.policy.redirect import Redirect
-from amqp1_driver.policy.retry import Retry
+from amqp1_driver.policy.retry import Backoff, Retry
 
 LOG = exceptions.logger(__name__)
 

@@ -13,8 +13,8 @@ from amqp1_driver.connection import diagnosis
 from amqp1_driver.connection.virtual_host import VirtualHost
 from amqp1_driver.options import Host, Settings
 from amqp1_driver.policy import failover
-from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.redirect import Destinations, Redirect, Trail
+from amqp1_driver.policy.retry import Backoff
 
 LOG = exceptions.logger(__name__)
 
@@ -76,10 +76,8 @@ class Hosts:
 
     def dial(self) -> Host:
         """Begin an attempt to connect, and return its host."""
-        attempt = failover.next_attempt(self._failover, self._rng)
-        self._failover = attempt.state
-        LOG.debug("Connecting to %s", attempt.host)
-        return attempt.host
+        LOG.debug("Connecting to %s", self.current)
+        return self.current
 
     def opened(self, peer: Peer) -> bool:
         """Note that the peer has sent its Open frame.
@@ -139,7 +137,7 @@ class Hosts:
             self._again = False
             return 0.0, False
         before = self._failover
-        self._failover = (failover.lost if established else failover.failed)(before, error)
+        self._failover = (failover.lost if established else failover.failed)(before)
         attempt = failover.next_attempt(self._failover, self._rng)
         host, following = str(before.current), str(attempt.host)
         LOG.warning(

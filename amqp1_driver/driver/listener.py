@@ -19,10 +19,10 @@ from amqp1_driver.connection.receiver import Delivery
 from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.driver.delivery_queue import DeliveryQueue
 from amqp1_driver.driver.incoming import Incoming
-from amqp1_driver.policy.backoff import Backoff, Pauses
 from amqp1_driver.policy.duplicates import DuplicateFilter
 from amqp1_driver.policy.loglimit import LogLimit
 from amqp1_driver.policy.outcome import Outcome
+from amqp1_driver.policy.retry import Backoff, Pauses
 
 LOG = exceptions.logger(__name__)
 

@@ -10,26 +10,13 @@ of a failure or loss does not matter (refused, unreachable, TLS, SASL, forced cl
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from amqp1_driver.options import Host
-from amqp1_driver.policy.backoff import Backoff
+from amqp1_driver.policy.retry import Backoff
 
 #: Seconds over which agents that lost the same host spread their first attempt at another host.
 SPLAY = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """One host, and the results of the attempts to connect to it so far."""
-
-    host: Host
-    attempts: int = 0
-    failures: int = 0  # in a row
-    error: str = ""  # of the last failure
-
-    def __str__(self) -> str:
-        return f"{self.host} ({self.error})" if self.error else str(self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +33,7 @@ class Failover:
     :param splay: longest delay after a loss, seconds.
     """
 
-    hosts: tuple[HostState, ...]
+    hosts: tuple[Host, ...]
     index: int = 0
     failures: int = 0
     after_loss: bool = False
@@ -58,7 +45,7 @@ class Failover:
     @property
     def current(self) -> Host:
         """Return the host of the next attempt, or of the present connection."""
-        return self.detour or self.hosts[self.index].host
+        return self.detour or self.hosts[self.index]
 
 
 class Attempt(NamedTuple):
@@ -66,7 +53,6 @@ class Attempt(NamedTuple):
 
     host: Host
     delay: float  # seconds
-    state: Failover
 
 
 def start(
@@ -95,7 +81,7 @@ def start(
     elif strategy not in ("ordered", "round-robin"):
         raise ValueError(f"unknown host selection {strategy!r}")
     return Failover(
-        hosts=tuple(HostState(host) for host in order),
+        hosts=tuple(order),
         index=turn % len(order) if strategy == "round-robin" else 0,
         prefer_first=strategy == "ordered",
         backoff=backoff or Backoff(),
@@ -104,21 +90,25 @@ def start(
 
 
 def next_attempt(state: Failover, rng: random.Random) -> Attempt:
-    """Return the next host, the delay before it in seconds, and the state during the attempt.
+    """Return the next host and the delay before it, in seconds.
 
     There is no delay before the first attempt, and none between the hosts of a round. After each
     round in which all hosts failed the delay grows. After a loss the delay is random, up to the
     splay. There is none before a detour.
     """
-    host = state.hosts[state.index]
+    rounds, within = divmod(state.failures, len(state.hosts))
     if state.detour is not None:
-        return Attempt(state.detour, 0.0, state)
-    return Attempt(host.host, _delay(state, rng), _update(state, attempts=host.attempts + 1))
+        delay = 0.0
+    elif state.after_loss:
+        delay = rng.random() * state.splay
+    else:
+        delay = 0.0 if rounds == 0 or within else state.backoff.delay(rounds, rng)
+    return Attempt(state.current, delay)
 
 
 def succeeded(state: Failover) -> Failover:
     """Return the state after an attempt led to a usable connection (READY, not just a socket)."""
-    return replace(_update(state, failures=0, error=""), failures=0, after_loss=False)
+    return replace(state, failures=0, after_loss=False)
 
 
 def redirected(state: Failover, host: Host) -> Failover:
@@ -126,49 +116,26 @@ def redirected(state: Failover, host: Host) -> Failover:
     return replace(state, detour=host)
 
 
-def failed(state: Failover, error: object = "") -> Failover:
+def failed(state: Failover) -> Failover:
     """Return the state after an attempt failed; the next host is due.
 
     After a detour the next host is the one that redirected us: it may give a better target now.
     """
-    if state.detour is not None:
-        return replace(state, detour=None, failures=state.failures + 1, after_loss=False)
-    marked = _mark_failed(state, error)
-    return replace(marked, index=_following(state), failures=state.failures + 1, after_loss=False)
+    index = _following(state) if state.detour is None else state.index
+    return replace(state, index=index, failures=state.failures + 1, after_loss=False, detour=None)
 
 
-def lost(state: Failover, error: object = "") -> Failover:
+def lost(state: Failover) -> Failover:
     """Return the state after an established connection was lost; another host is due.
 
     After a detour the host that redirected us is due.
     """
-    if state.detour is not None:
-        return replace(state, detour=None, failures=0, after_loss=True)
-    marked = _mark_failed(state, error)
-    # Another host comes first, if there is one, and not the one just lost.
-    index = 0 if state.prefer_first and state.index else _following(state)
-    return replace(marked, index=index, failures=0, after_loss=True)
-
-
-def _delay(state: Failover, rng: random.Random) -> float:
-    if state.after_loss:
-        return rng.random() * state.splay
-    rounds, within = divmod(state.failures, len(state.hosts))
-    if rounds == 0 or within:
-        return 0.0
-    return state.backoff.delay(rounds, rng)
+    index = state.index
+    if state.detour is None:
+        # Another host comes first, if there is one, and not the one just lost.
+        index = 0 if state.prefer_first and state.index else _following(state)
+    return replace(state, index=index, failures=0, after_loss=True, detour=None)
 
 
 def _following(state: Failover) -> int:
     return (state.index + 1) % len(state.hosts)
-
-
-def _mark_failed(state: Failover, error: object) -> Failover:
-    return _update(state, failures=state.hosts[state.index].failures + 1, error=str(error))
-
-
-def _update(state: Failover, **changes: Any) -> Failover:
-    """Return the state with some fields of the current host changed."""
-    hosts = list(state.hosts)
-    hosts[state.index] = replace(hosts[state.index], **changes)
-    return replace(state, hosts=tuple(hosts))

@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import quote_plus
 
 SAS = "servicebus.windows.net:sastoken"
-JWT = "jwt"
 
 #: RENEW_AT: the share of a token's life after which the driver renews the token at the latest.
 #: JITTER: the driver renews a token earlier by a random time, at most this share of that time, so
@@ -39,7 +38,7 @@ Provider = Callable[[str], tuple[str, str, Any]]
 class Token:
     """A token that the driver puts into ``$cbs``. Immutable, for any thread.
 
-    :param type: :data:`SAS`, :data:`JWT` or another type that the peer knows
+    :param type: :data:`SAS`, ``jwt`` or another type that the peer knows
     :param expires: seconds since 1970
     """
 

@@ -9,9 +9,8 @@ import pytest
 from amqp1_driver import codec, exceptions
 from amqp1_driver.client.timings import TimedReply, TimedRequest, message
 from amqp1_driver.connection.operation import Kind, Payload
-from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
-from amqp1_driver.policy.retry import Retry
+from amqp1_driver.policy.retry import Backoff, Retry
 from amqp1_driver.telemetry.events import Origin, Record
 from amqp1_driver.telemetry.observer import Observer
 from amqp1_driver.testing import performatives as p

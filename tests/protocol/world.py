@@ -24,10 +24,9 @@ from amqp1_driver.connection.subscription import Subscription
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.security import engine_properties
 from amqp1_driver.options import Host, Settings, default_settings
-from amqp1_driver.policy.backoff import Backoff
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.outcome import Outcome
-from amqp1_driver.policy.retry import Retry
+from amqp1_driver.policy.retry import Backoff, Retry
 from amqp1_driver.testing import performatives as p
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.clock import FakeClock

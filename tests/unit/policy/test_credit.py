@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from amqp1_driver.policy import CreditWindow
+from amqp1_driver.policy.credit import CreditWindow
 
 
 def attached(limit: int) -> CreditWindow:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from amqp1_driver.policy import Deadline
+from amqp1_driver.policy.deadline import Deadline
 
 
 def test_a_deadline_is_a_point_on_the_clock_of_the_caller():

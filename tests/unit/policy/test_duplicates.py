@@ -5,7 +5,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.policy import DuplicateFilter
+from amqp1_driver.policy.duplicates import DuplicateFilter
 
 
 def test_an_id_is_a_duplicate_the_second_time():

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from amqp1_driver import exceptions
-from amqp1_driver.policy import Action, Disposition, Outcome, Retry, decide
+from amqp1_driver.policy.outcome import Action, Disposition, Outcome, decide
+from amqp1_driver.policy.retry import Retry
 
 FOREVER, NEVER = Retry.of(None), Retry.of(0)
 RELEASED = Disposition(Outcome.RELEASED)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from amqp1_driver import exceptions
-from amqp1_driver.policy import Backoff, Retry
-from amqp1_driver.policy.backoff import Pauses
+from amqp1_driver.policy.retry import Backoff, Pauses, Retry
 
 RECOVERABLE = exceptions.ConnectionFailed("refused")
 FINAL = exceptions.DeliveryRejected(condition="amqp:not-allowed")
