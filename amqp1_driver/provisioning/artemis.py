@@ -11,13 +11,13 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from amqp1_driver.addressing.base import Declaration, Node, Queue
+from amqp1_driver.addressing.base import Declaration, Queue
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.link import EngineSender
 from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer
 from amqp1_driver.policy.outcome import Disposition
-from amqp1_driver.provisioning.declaring import DeclaringProvisioner
+from amqp1_driver.provisioning.base import DeclaringProvisioner
 
 _CAPABILITY = "topic"
 
@@ -51,10 +51,7 @@ class _Attempt:
 
 
 class AttachProvisioner(DeclaringProvisioner):
-    """The provisioner for ActiveMQ Artemis; see the module, and :class:`DeclaringProvisioner`."""
-
-    #: always False, see :attr:`Provisioner.blocked`: the bus takes attaches at any time
-    blocked = False
+    """The provisioner for ActiveMQ Artemis, which deletes its queues itself; see the module."""
 
     def __init__(self, scheduler: Scheduler, host: str, timeout: float) -> None:
         super().__init__(scheduler, host, timeout)
@@ -66,12 +63,6 @@ class AttachProvisioner(DeclaringProvisioner):
     def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
         self._engine, self._session = engine, session()
         self._flush()
-
-    def delete_unused(
-        self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
-    ) -> None:
-        """Delete nothing, and call ``done`` at once: the bus deletes its queues itself."""
-        done(True)
 
     def connection_lost(self, cause: BaseException) -> None:
         for attempt in self._attempts:

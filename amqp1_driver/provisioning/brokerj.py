@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The management of Apache Qpid Broker-J: declares queues and bindings, deletes queues; pure.
+"""The management of Apache Qpid Broker-J: declares queues and bindings, deletes queues.
 
 Each virtual host has a node ``$management``.  A request names its operation in the application
 properties, and carries attributes in a map.  A response carries a status code like HTTP's.
 Broker-J sends it over the link whose target is the request's reply-to, as RabbitMQ does.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from amqp1_driver import codec
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
-from amqp1_driver.provisioning.cleanup import Deletion, Usage
-from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
+from amqp1_driver.interfaces import Scheduler
+from amqp1_driver.provisioning.requests import Answer, Encode, RequestNode, Requests, Response
 
+#: seconds within which the bus has to delete queues; queues that remain are left to expire
+DELETE_TIMEOUT_SECONDS = 1.5
+#: seconds until the second check of a queue: the bus may still count our own link, which has
+#: just been detached
+RECHECK_SECONDS = 0.1
 _EXISTS = 409
 _STATISTICS = '["queueDepthMessages","consumerCount"]'
 
@@ -60,33 +66,89 @@ def _refusal(response: Response) -> str | None:
     return f"{response.status}: {response.description}"
 
 
-class BrokerjDeletion:
-    """The requests that delete queues of Broker-J; see :class:`Deletion`."""
+class Deletion:
+    """The deletion of queues that have no reader any more.
 
-    def inquiry(self, queue: Queue) -> Encode:
-        return _about(queue, operation="getStatistics", statistics=_STATISTICS)
+    The deletion of a queue in use would lose messages, and the bus offers no deletion "if unused".
+    Therefore a reader first checks that it is the queue's last reader and that the queue is empty.
+    Its own link still has credit meanwhile: the bus hands a message that arrives between the answer
+    and the deletion to that link, so the message is not lost.  Lives on the I/O thread.
 
-    def usage(self, response: Response) -> Usage | None:
-        found = response.body
-        if not isinstance(found, dict):
-            return None
+    :param queues: the queues; an exclusive queue needs no check
+    :param readers: 1 while our own links still read the queues, afterwards 0
+    :param on_deleted: called with each queue that was deleted
+    :param done: called once; with False if the bus was too slow
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        requests: Requests,
+        queues: Iterable[Queue],
+        readers: int,
+        on_deleted: Callable[[Queue], None],
+        done: Callable[[bool], object],
+    ) -> None:
+        self._scheduler = scheduler
+        self._requests = requests
+        self._open = dict.fromkeys(queues)
+        self._readers = readers
+        self._on_deleted = on_deleted
+        self._done: Callable[[bool], object] | None = done
+        self._timer = scheduler.call_later(DELETE_TIMEOUT_SECONDS, lambda: self._end(False))
+
+    def begin(self) -> None:
+        for queue in list(self._open):
+            if queue.exclusive:
+                self._delete(queue)
+            else:
+                self._look(queue, again=not self._readers)
+
+    def _look(self, queue: Queue, again: bool) -> None:
+        inquiry = _about(queue, operation="getStatistics", statistics=_STATISTICS)
+        self._requests.ask(inquiry, partial(self._seen, queue, again))
+
+    def _seen(self, queue: Queue, again: bool, answer: Answer) -> None:
+        if self._done is None:
+            return
+        found = answer.body if isinstance(answer, Response) else None
+        found = found if isinstance(found, dict) else {}
         messages, readers = found.get("queueDepthMessages"), found.get("consumerCount")
-        if not isinstance(messages, int) or not isinstance(readers, int):
-            return None
-        return Usage(messages, readers)
+        if messages != 0 or not isinstance(readers, int):
+            self._finished(queue)
+        elif readers <= self._readers:
+            self._delete(queue)
+        elif again:
+            self._scheduler.call_later(RECHECK_SECONDS, lambda: self._look(queue, again=False))
+        else:
+            self._finished(queue)
 
-    def removal(self, queue: Queue) -> Encode:
-        return _about(queue, operation="DELETE")
+    def _delete(self, queue: Queue) -> None:
+        removal = _about(queue, operation="DELETE")
+        self._requests.ask(removal, partial(self._removed, queue))
 
-    def removed(self, response: Response) -> bool:
-        return _refusal(response) is None
+    def _removed(self, queue: Queue, answer: Answer) -> None:
+        if isinstance(answer, Response) and _refusal(answer) is None:
+            self._on_deleted(queue)
+        self._finished(queue)
+
+    def _finished(self, queue: Queue) -> None:
+        self._open.pop(queue, None)
+        if not self._open:
+            self._end(True)
+
+    def _end(self, in_time: bool) -> None:
+        self._timer.cancel()
+        done, self._done = self._done, None
+        if done is not None:
+            done(in_time)
 
 
 class BrokerjManagement:
     """The management of Broker-J; see the module, and :class:`Management`."""
 
     node = RequestNode("$management", pair=True)
-    deletion: Deletion | None = BrokerjDeletion()
+    deletion = Deletion
 
     def request(self, declaration: Declaration) -> Encode:
         return _encode(*request(declaration))

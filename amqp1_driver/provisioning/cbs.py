@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Claims-based security (AMQP CBS): a token for each node before the driver opens links to it.
 
 A request to the node ``$cbs`` puts a token for one *resource*: the URI of an entity, or of the
@@ -12,6 +11,7 @@ Sans-I/O; lives on the I/O thread.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from amqp1_driver import codec, exceptions
@@ -22,8 +22,14 @@ from amqp1_driver.interfaces import Scheduler, Timer, TokenSource
 from amqp1_driver.policy import tokens
 from amqp1_driver.policy.retry import Retry
 from amqp1_driver.policy.tokens import Token
-from amqp1_driver.provisioning.base import Done, missing_entities_error
-from amqp1_driver.provisioning.requests import RequestNode, Requests, Response
+from amqp1_driver.provisioning.base import (
+    Done,
+    Provisioner,
+    Waiter,
+    finish_all,
+    missing_entities_error,
+)
+from amqp1_driver.provisioning.requests import Answer, RequestNode, Requests
 
 LOG = exceptions.logger(__name__)
 
@@ -34,36 +40,27 @@ _NOT_FOUND = "amqp:not-found"
 _REFUSALS = {401: "unauthorized", 403: "forbidden", 404: "not found"}
 
 
+@dataclass(slots=True, eq=False)
 class Claim:
-    """The token for one resource."""
+    """The token for one resource.
 
-    __slots__ = (
-        "asked",
-        "entity",
-        "error",
-        "expires",
-        "postponed",
-        "resource",
-        "retry",
-        "retry_at",
-        "timer",
-    )
+    :param entity: None: the token is for all entities of the host
+    :param expires: end of the token that the peer has accepted, seconds since 1970; 0.0: none yet
+    :param asked: the source makes a token, or a request puts it
+    :param error: the last refusal
+    :param retry_at: end of the back-off after the last refusal, on the loop's clock
+    :param postponed: in the back-off after an attempt that was neither accepted nor refused
+    """
 
-    def __init__(self, resource: str, entity: Entity | None, retry: Retry) -> None:
-        self.resource = resource
-        #: None: the token is for all entities of the host
-        self.entity = entity
-        self.retry = retry
-        #: end of the token that the peer has accepted, seconds since 1970; 0.0: none yet
-        self.expires = 0.0
-        #: True while the source makes a token, or a request puts it
-        self.asked = False
-        #: the last refusal; ``retry_at`` is the end of its back-off, on the loop's clock
-        self.error: exceptions.AmqpError | None = None
-        self.retry_at = 0.0
-        self.timer: Timer | None = None
-        #: True in the back-off after an attempt that was neither accepted nor refused
-        self.postponed = False
+    resource: str
+    entity: Entity | None
+    retry: Retry
+    expires: float = 0.0
+    asked: bool = False
+    error: exceptions.AmqpError | None = None
+    retry_at: float = 0.0
+    timer: Timer | None = None
+    postponed: bool = False
 
     @property
     def name(self) -> str:
@@ -76,41 +73,34 @@ class Claim:
         return self.error is not None and self.error.condition == _NOT_FOUND
 
 
-class _Waiter:
-    """A caller of :meth:`TokenProvisioner.ensure` that waits for several claims; ``done`` is called
-    once.
+class _Waiter(Waiter[Claim]):
+    """A caller that waits for several claims.
 
     If entities are missing, ``done`` is called only after the answers for all claims, so that its
     error names every missing entity.  Any other refusal fails the caller at once.
     """
 
-    __slots__ = ("_absent", "_done", "_missing")
+    __slots__ = ("_absent",)
 
     def __init__(self, missing: Iterable[Claim], done: Done) -> None:
-        self._missing = set(missing)
+        super().__init__(missing, done)
         self._absent: list[Claim] = []
-        self._done: Done | None = done
 
-    def claim_answered(self, claim: Claim) -> None:
+    def answered(self, item: Claim) -> None:
         """Count a claim as answered: it has a token, or its entity does not exist."""
-        if claim.absent:
-            self._absent.append(claim)
-        self._missing.discard(claim)
-        if not self._missing:
-            self.finish(self._nothing_there())
-
-    def _nothing_there(self) -> exceptions.AmqpError | None:
-        error = self._absent[0].error if self._absent else None
-        found = tuple(c.entity for c in self._absent if c.entity is not None)
-        return missing_entities_error(error, found) if error is not None else None
+        if item.absent:
+            self._absent.append(item)
+        super().answered(item)
 
     def finish(self, error: BaseException | None) -> None:
-        done, self._done = self._done, None
-        if done is not None:
-            done(error)
+        first = self._absent[0].error if self._absent else None
+        if error is None and first is not None:
+            found = tuple(c.entity for c in self._absent if c.entity is not None)
+            error = missing_entities_error(first, found)
+        super().finish(error)
 
 
-class TokenProvisioner:
+class TokenProvisioner(Provisioner):
     """The tokens on one physical connection: put before links are opened, then renewed.
 
     :param hostname: of the bus, for the URIs of its resources
@@ -143,19 +133,7 @@ class TokenProvisioner:
     def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
         self._requests.attach(engine, session)
 
-    # -- the interface Provisioner --------------------------------------------------
-
-    def delete_unused(
-        self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
-    ) -> None:
-        """Delete nothing, and call ``done`` at once: the entities do not belong to the driver."""
-        done(True)
-
-    #: always False, see :attr:`Provisioner.blocked`
-    blocked = False
-
     def ensure(self, declare: tuple[Declaration, ...], done: Done) -> None:
-        """Call ``done`` with None once the peer has accepted all tokens, or with the error."""
         if self._lost_cause is not None:
             done(self._lost_cause)
             return
@@ -177,16 +155,12 @@ class TokenProvisioner:
     @staticmethod
     def _tell(waiter: _Waiter, claim: Claim) -> None:
         if claim.error is None or claim.absent:
-            waiter.claim_answered(claim)
+            waiter.answered(claim)
         else:
             waiter.finish(claim.error)
 
     def known(self, node: Node) -> bool:
         return all(self._is_valid(claim) for claim in self._claims_for(node.declare))
-
-    def on_forgotten(self, forgotten: Callable[[], object]) -> bool:
-        """Return False: tokens expire by the clock, and nothing reports that."""
-        return False
 
     def forget(self, node: Node) -> None:
         """Do nothing: the token stays valid even if the node was deleted."""
@@ -197,8 +171,7 @@ class TokenProvisioner:
             self._stop(claim)
         self._requests.lost(cause)
         waiters, self._waiters = self._waiters, {}
-        for waiter in [waiter for some in waiters.values() for waiter in some]:
-            waiter.finish(cause)
+        finish_all(waiters, cause)
 
     # -- inner -----------------------------------------------------------------
 
@@ -244,9 +217,7 @@ class TokenProvisioner:
         )
         self._requests.ask(encode, partial(self._answered, claim, token))
 
-    def _answered(
-        self, claim: Claim, token: Token, answer: "Response | exceptions.AmqpError"
-    ) -> None:
+    def _answered(self, claim: Claim, token: Token, answer: Answer) -> None:
         if self._lost_cause is not None:
             return
         if isinstance(answer, exceptions.AmqpError):
@@ -254,20 +225,12 @@ class TokenProvisioner:
         elif answer.good:
             self._accepted(claim, token)
         elif answer.status in _REFUSALS:
-            gone = answer.status == 404 and claim.entity is not None
-            self._refused(
-                claim,
-                self._error(
-                    claim,
-                    f"refused with status {answer.status} ({_REFUSALS[answer.status]})",
-                    answer.description,
-                    exceptions.LinkFailed if gone else None,
-                ),
-            )
+            reason = f"refused with status {answer.status} ({_REFUSALS[answer.status]})"
+            absent = answer.status == 404 and claim.entity is not None
+            self._refused(claim, self._error(claim, reason, answer.description, absent))
         else:
-            self._failed(
-                claim, self._error(claim, f"failed with status {answer.status}", answer.description)
-            )
+            reason = f"failed with status {answer.status}"
+            self._failed(claim, self._error(claim, reason, answer.description))
 
     def _accepted(self, claim: Claim, token: Token) -> None:
         claim.asked = False
@@ -282,9 +245,9 @@ class TokenProvisioner:
             "Token for %s on %s is good for %.0f s", claim.name, self._host, token.expires - now
         )
         delay = tokens.renewal(token.expires, now, self._scheduler.rng)
-        claim.timer = self._scheduler.call_later(delay, partial(self._retry_now, claim))
+        self._ask_after(delay, claim)
         for waiter in self._waiters.pop(claim, []):
-            waiter.claim_answered(claim)
+            waiter.answered(claim)
 
     def _refused(self, claim: Claim, error: exceptions.AmqpError) -> None:
         """Give ``error`` to the callers that wait for the claim, and keep it until ``retry_at``.
@@ -297,7 +260,7 @@ class TokenProvisioner:
         claim.retry_at = self._scheduler.now() + delay
         LOG.error("%s", error)
         if self._is_valid(claim):
-            claim.timer = self._scheduler.call_later(delay, partial(self._retry_now, claim))
+            self._ask_after(delay, claim)
         for waiter in self._waiters.pop(claim, []):
             self._tell(waiter, claim)
 
@@ -318,7 +281,7 @@ class TokenProvisioner:
             delay,
         )
         claim.postponed = True
-        claim.timer = self._scheduler.call_later(delay, partial(self._retry_now, claim))
+        self._ask_after(delay, claim)
 
     def _delay(self, claim: Claim) -> float:
         delay = claim.retry.delay(self._scheduler.rng)
@@ -327,18 +290,13 @@ class TokenProvisioner:
             return delay
         return tokens.after_failure(claim.expires, self._source.wall_clock(), delay)
 
-    def _retry_now(self, claim: Claim) -> None:
-        claim.timer = None
-        self._ask(claim)
+    def _ask_after(self, delay: float, claim: Claim) -> None:
+        claim.timer = self._scheduler.call_later(delay, partial(self._ask, claim))
 
     def _error(
-        self,
-        claim: Claim,
-        reason: str,
-        text: str = "",
-        absent: type[exceptions.AmqpError] | None = None,
+        self, claim: Claim, reason: str, text: str = "", absent: bool = False
     ) -> exceptions.AmqpError:
-        kind = absent or exceptions.AuthenticationFailed
+        kind = exceptions.LinkFailed if absent else exceptions.AuthenticationFailed
         return kind(
             f"token for {claim.name}: {reason}",
             host=self._host,

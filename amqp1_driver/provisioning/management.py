@@ -16,22 +16,25 @@ from amqp1_driver.addressing.base import Declaration, Node, Queue
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer
-from amqp1_driver.provisioning.cleanup import Cleanup, Deletion
-from amqp1_driver.provisioning.declaring import DeclaringProvisioner
-from amqp1_driver.provisioning.requests import Encode, RequestNode, Requests, Response
+from amqp1_driver.provisioning.base import DeclaringProvisioner
+from amqp1_driver.provisioning.brokerj import Deletion
+from amqp1_driver.provisioning.requests import Answer, Encode, RequestNode, Requests, Response
 
 LOG = exceptions.logger(__name__)
 
 
 class Management(Protocol):
-    """The management of one kind of bus: its node, its requests and its responses.
+    """The management of one kind of bus: its node, its requests and its responses."""
 
-    :ivar node: the node that takes the requests
-    :ivar deletion: the requests that delete queues; None: the driver deletes none
-    """
+    @property
+    def node(self) -> RequestNode:
+        """Return the node that takes the requests."""
+        ...
 
-    node: RequestNode
-    deletion: Deletion | None
+    @property
+    def deletion(self) -> type[Deletion] | None:
+        """Return the class that deletes queues; None: the driver deletes none."""
+        ...
 
     def request(self, declaration: Declaration) -> Encode:
         """Return the request for a declaration."""
@@ -84,29 +87,33 @@ class ManagementProvisioner(DeclaringProvisioner):
         self._requests = Requests(
             scheduler, host, bus.node, timeout, on_room=self._flush, on_detached=self._detached
         )
-        self._cleanup = (
-            Cleanup(scheduler, host, self._requests, bus.deletion, self._deleted)
-            if bus.deletion is not None
-            else None
-        )
 
     def attach(self, engine: Engine, session: Callable[[], EngineSession]) -> None:
         self._requests.attach(engine, session)
 
     @property
     def blocked(self) -> bool:
-        """See :attr:`Provisioner.blocked`."""
         return self._blocked_since is not None
 
     def delete_unused(
         self, nodes: tuple[Node, ...], readers: int, done: Callable[[bool], object]
     ) -> None:
-        """Delete temporary queues, see :class:`Cleanup`; if this bus deletes none, do nothing."""
-        if self._cleanup is None:
+        """Delete the temporary queues that are empty and have at most ``readers`` readers."""
+        queues = dict.fromkeys(
+            d
+            for node in nodes
+            for d in node.declare
+            if isinstance(d, Queue)
+            and d.temporary
+            and not (d.exclusive and readers)
+            and d in self._known
+        )
+        if self._bus.deletion is None or not queues:
             done(True)
             return
-        declared = (d for node in nodes for d in node.declare if d in self._known)
-        self._cleanup.delete_unused(declared, readers, done)
+        self._bus.deletion(
+            self._scheduler, self._requests, queues, readers, self._deleted, done
+        ).begin()
 
     def connection_lost(self, cause: BaseException) -> None:
         self._blocked_since = None
@@ -131,9 +138,7 @@ class ManagementProvisioner(DeclaringProvisioner):
             declaration = self._queue.popleft()
             requests.ask(self._bus.request(declaration), partial(self._answered, declaration))
 
-    def _answered(
-        self, declaration: Declaration, answer: "Response | exceptions.AmqpError"
-    ) -> None:
+    def _answered(self, declaration: Declaration, answer: Answer) -> None:
         if declaration not in self._asked:  # the links or the connection are lost
             return
         if isinstance(answer, exceptions.AmqpError):
@@ -162,6 +167,7 @@ class ManagementProvisioner(DeclaringProvisioner):
         self._unknown((declaration,))
 
     def _deleted(self, queue: Queue) -> None:
+        LOG.debug("Queue %s on %s is deleted: nobody needs it", queue.name, self._host)
         self._unknown((queue,))
 
     def _describe(self, declaration: Declaration) -> tuple[str, str]:

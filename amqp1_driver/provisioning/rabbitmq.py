@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
-from amqp1_driver.provisioning.cleanup import Deletion
 from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
 
 LOG = exceptions.logger(__name__)
@@ -64,7 +63,7 @@ class RabbitmqManagement:
 
     node = RequestNode("/management", pair=True, paired=True, parse=response)
     #: None: queues expire, or RabbitMQ deletes them with their last reader
-    deletion: Deletion | None = None
+    deletion = None
 
     def request(self, declaration: Declaration) -> Encode:
         method, path, body = request(declaration)

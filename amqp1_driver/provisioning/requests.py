@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A client that sends requests to one node and receives the responses, over a pair of links.
 
 AMQP Management and AMQP CBS work that way: the request's ``reply-to`` names the link for the
@@ -73,7 +72,8 @@ class RequestNode:
     parse: Callable[[codec.Message], Response] = Response.from_properties
 
 
-Done = Callable[[Response | exceptions.AmqpError], None]
+Answer = Response | exceptions.AmqpError
+Done = Callable[[Answer], None]
 
 
 class _Pending(NamedTuple):
@@ -280,7 +280,7 @@ class Requests:
             text, host=self._host, address=self._node.address, condition=condition
         )
 
-    def _end(self, request: str, result: "Response | exceptions.AmqpError") -> None:
+    def _end(self, request: str, result: Answer) -> None:
         asked = self._in_flight.pop(request, None) or self._queue.pop(request, None)
         if asked is not None:
             asked.timer.cancel()

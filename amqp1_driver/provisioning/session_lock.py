@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The lock on a session of Azure Service Bus, which the session's reader holds for a limited time.
 
 The driver renews the lock, before it ends, by a request to the queue's management node.  Without
@@ -16,7 +15,7 @@ from amqp1_driver import codec, exceptions
 from amqp1_driver.interfaces import Timer, WallClockScheduler
 from amqp1_driver.policy import tokens
 from amqp1_driver.policy.retry import Retry
-from amqp1_driver.provisioning.requests import Requests, Response
+from amqp1_driver.provisioning.requests import Answer, Requests, Response
 
 LOG = exceptions.logger(__name__)
 
@@ -119,7 +118,7 @@ class SessionLock:
         )
         self._requests.ask(encode, partial(self._answered, self._epoch))
 
-    def _answered(self, times: int, answer: "Response | exceptions.AmqpError") -> None:
+    def _answered(self, times: int, answer: Answer) -> None:
         if times != self._epoch:
             return
         now = self._clocks.wall_clock()
