@@ -30,7 +30,6 @@ class Failover:
     :param detour: target of a redirect, which gets one attempt instead of the host at ``index``.
     :param prefer_first: begin with the first host again after a loss (strategy ``ordered``).
     :param backoff: delays after each full round.
-    :param splay: longest delay after a loss, seconds.
     """
 
     hosts: tuple[Host, ...]
@@ -40,7 +39,6 @@ class Failover:
     detour: Host | None = None
     prefer_first: bool = False
     backoff: Backoff = field(default_factory=Backoff)
-    splay: float = SPLAY
 
     @property
     def current(self) -> Host:
@@ -62,7 +60,6 @@ def start(
     *,
     turn: int = 0,
     backoff: Backoff | None = None,
-    splay: float = SPLAY,
 ) -> Failover:
     """Return the state before the first attempt.
 
@@ -70,7 +67,6 @@ def start(
         after each loss; ``shuffle`` chooses a random order; ``round-robin`` keeps the order of
         ``hosts``, and begins with number ``turn``.
     :param turn: number of this transport within the process.
-    :param splay: longest delay after a loss, seconds.
     :raises ValueError: the strategy is unknown, or there are no hosts.
     """
     order = list(hosts)
@@ -85,7 +81,6 @@ def start(
         index=turn % len(order) if strategy == "round-robin" else 0,
         prefer_first=strategy == "ordered",
         backoff=backoff or Backoff(),
-        splay=splay,
     )
 
 
@@ -100,7 +95,7 @@ def next_attempt(state: Failover, rng: random.Random) -> Attempt:
     if state.detour is not None:
         delay = 0.0
     elif state.after_loss:
-        delay = rng.random() * state.splay
+        delay = rng.random() * SPLAY
     else:
         delay = 0.0 if rounds == 0 or within else state.backoff.delay(rounds, rng)
     return Attempt(state.current, delay)

@@ -14,7 +14,14 @@ from typing import Any
 from amqp1_driver import codec
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
 from amqp1_driver.interfaces import Scheduler
-from amqp1_driver.provisioning.requests import Answer, Encode, RequestNode, Requests, Response
+from amqp1_driver.provisioning.requests import (
+    Answer,
+    DeclarationRequest,
+    Encode,
+    RequestNode,
+    Requests,
+    Response,
+)
 
 #: seconds within which the bus has to delete queues; queues that remain are left to expire
 DELETE_TIMEOUT_SECONDS = 1.5
@@ -23,32 +30,6 @@ DELETE_TIMEOUT_SECONDS = 1.5
 RECHECK_SECONDS = 0.1
 _EXISTS = 409
 _STATISTICS = '["queueDepthMessages","consumerCount"]'
-
-
-def request(declaration: Declaration) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return application properties and body of the request for a declaration."""
-    if isinstance(declaration, Queue):
-        attributes: dict[str, Any] = {"durable": declaration.durable}
-        if declaration.exclusive:
-            attributes |= {
-                "exclusive": "CONNECTION",
-                "lifetimePolicy": "DELETE_ON_CONNECTION_CLOSE",
-            }
-        elif declaration.auto_delete:
-            attributes["lifetimePolicy"] = "DELETE_ON_NO_OUTBOUND_LINKS"
-        return (
-            {"operation": "CREATE", "type": "org.apache.qpid.Queue"},
-            {"name": declaration.name, "object-path": declaration.name, **attributes},
-        )
-    assert isinstance(declaration, Binding)
-    return {
-        "operation": "bind",
-        "type": "org.apache.qpid.Exchange",
-        "index": "object-path",
-        "key": declaration.exchange,
-        "destination": declaration.queue,
-        "bindingKey": declaration.key,
-    }, None
 
 
 def _encode(properties: dict[str, Any], body: Any = None) -> Encode:
@@ -150,12 +131,27 @@ class BrokerjManagement:
     node = RequestNode("$management", pair=True)
     deletion = Deletion
 
-    def request(self, declaration: Declaration) -> Encode:
-        return _encode(*request(declaration))
-
-    def describe(self, declaration: Declaration) -> tuple[str, str]:
-        properties, body = request(declaration)
-        return str((body or {}).get("name") or properties["key"]), properties["operation"]
+    def request(self, declaration: Declaration) -> DeclarationRequest:
+        if isinstance(declaration, Queue):
+            name = declaration.name
+            body = {"name": name, "object-path": name, "durable": declaration.durable}
+            if declaration.exclusive:
+                body["exclusive"] = "CONNECTION"
+                body["lifetimePolicy"] = "DELETE_ON_CONNECTION_CLOSE"
+            elif declaration.auto_delete:
+                body["lifetimePolicy"] = "DELETE_ON_NO_OUTBOUND_LINKS"
+            create = {"operation": "CREATE", "type": "org.apache.qpid.Queue"}
+            return DeclarationRequest(name, "CREATE", _encode(create, body))
+        assert isinstance(declaration, Binding)
+        bind = {
+            "operation": "bind",
+            "type": "org.apache.qpid.Exchange",
+            "index": "object-path",
+            "key": declaration.exchange,
+            "destination": declaration.queue,
+            "bindingKey": declaration.key,
+        }
+        return DeclarationRequest(declaration.exchange, "bind", _encode(bind))
 
     def refusal(self, response: Response, host: str) -> str | None:
         return _refusal(response)

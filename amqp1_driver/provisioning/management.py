@@ -18,7 +18,13 @@ from amqp1_driver.engine.session import EngineSession
 from amqp1_driver.interfaces import Scheduler, Timer
 from amqp1_driver.provisioning.base import DeclaringProvisioner
 from amqp1_driver.provisioning.brokerj import Deletion
-from amqp1_driver.provisioning.requests import Answer, Encode, RequestNode, Requests, Response
+from amqp1_driver.provisioning.requests import (
+    Answer,
+    DeclarationRequest,
+    RequestNode,
+    Requests,
+    Response,
+)
 
 LOG = exceptions.logger(__name__)
 
@@ -36,12 +42,8 @@ class Management(Protocol):
         """Return the class that deletes queues; None: the driver deletes none."""
         ...
 
-    def request(self, declaration: Declaration) -> Encode:
+    def request(self, declaration: Declaration) -> DeclarationRequest:
         """Return the request for a declaration."""
-        ...
-
-    def describe(self, declaration: Declaration) -> tuple[str, str]:
-        """Return name and method of the request for a declaration, for errors."""
         ...
 
     def refusal(self, response: Response, host: str) -> str | None:
@@ -136,7 +138,9 @@ class ManagementProvisioner(DeclaringProvisioner):
                 return
             # RabbitMQ serves a connection's requests in order
             declaration = self._queue.popleft()
-            requests.ask(self._bus.request(declaration), partial(self._answered, declaration))
+            requests.ask(
+                self._bus.request(declaration).encode, partial(self._answered, declaration)
+            )
 
     def _answered(self, declaration: Declaration, answer: Answer) -> None:
         if declaration not in self._asked:  # the links or the connection are lost
@@ -171,7 +175,7 @@ class ManagementProvisioner(DeclaringProvisioner):
         self._unknown((queue,))
 
     def _describe(self, declaration: Declaration) -> tuple[str, str]:
-        return self._bus.describe(declaration)
+        return self._bus.request(declaration)[:2]
 
     def _detached(self, error: exceptions.AmqpError) -> None:
         LOG.error("Nodes can't be declared: %s", error)

@@ -18,37 +18,11 @@ from urllib.parse import quote
 
 from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.base import Binding, Declaration, Queue
-from amqp1_driver.provisioning.requests import Encode, RequestNode, Response
+from amqp1_driver.provisioning.requests import DeclarationRequest, RequestNode, Response
 
 LOG = exceptions.logger(__name__)
 
 _OTHER_ARGUMENTS = "inequivalent arg"
-
-
-def request(declaration: Declaration) -> tuple[str, str, object]:
-    """Return method, path and body of the request for a declaration."""
-    if isinstance(declaration, Queue):
-        return (
-            "PUT",
-            f"/queues/{quote(declaration.name, safe='')}",
-            {
-                "durable": declaration.durable,
-                "exclusive": declaration.exclusive,
-                "auto_delete": declaration.auto_delete,
-                "arguments": dict(declaration.arguments),
-            },
-        )
-    assert isinstance(declaration, Binding)
-    return (
-        "POST",
-        "/bindings",
-        {
-            "source": declaration.exchange,
-            "destination_queue": declaration.queue,
-            "binding_key": declaration.key,
-            "arguments": {},
-        },
-    )
 
 
 def response(message: codec.Message) -> Response:
@@ -65,13 +39,27 @@ class RabbitmqManagement:
     #: None: queues expire, or RabbitMQ deletes them with their last reader
     deletion = None
 
-    def request(self, declaration: Declaration) -> Encode:
-        method, path, body = request(declaration)
-        return partial(codec.encode_message, body, to=path, subject=method)
-
-    def describe(self, declaration: Declaration) -> tuple[str, str]:
-        method, path, _ = request(declaration)
-        return path, method
+    def request(self, declaration: Declaration) -> DeclarationRequest:
+        body: dict[str, object]
+        if isinstance(declaration, Queue):
+            method, path = "PUT", f"/queues/{quote(declaration.name, safe='')}"
+            body = {
+                "durable": declaration.durable,
+                "exclusive": declaration.exclusive,
+                "auto_delete": declaration.auto_delete,
+                "arguments": dict(declaration.arguments),
+            }
+        else:
+            assert isinstance(declaration, Binding)
+            method, path = "POST", "/bindings"
+            body = {
+                "source": declaration.exchange,
+                "destination_queue": declaration.queue,
+                "binding_key": declaration.key,
+                "arguments": {},
+            }
+        encode = partial(codec.encode_message, body, to=path, subject=method)
+        return DeclarationRequest(path, method, encode)
 
     def refusal(self, response: Response, host: str) -> str | None:
         if response.good:

@@ -36,6 +36,14 @@ _DESCRIPTION = ("status-description", "statusDescription")
 Encode = Callable[..., bytes]
 
 
+class DeclarationRequest(NamedTuple):
+    """The request for a declaration; ``path`` and ``method`` name it in errors."""
+
+    path: str
+    method: str
+    encode: Encode
+
+
 class Response(NamedTuple):
     """The response of the node; ``status`` as in HTTP, 0 if the response has none."""
 

@@ -76,8 +76,6 @@ def test_after_a_loss_agents_spread_over_the_splay():
     lost = failover.lost(failover.succeeded(begin([A, B])))
     assert failover.next_attempt(lost, LEAST).delay == 0.0
     assert failover.next_attempt(lost, HALF).delay == 0.5
-    short = failover.lost(failover.succeeded(begin([A, B], splay=0.1)))
-    assert failover.next_attempt(short, HALF).delay == 0.05
 
 
 def test_jitter_is_up_to_half_of_the_back_off():
