@@ -6,10 +6,10 @@
 import pytest
 
 from amqp1_driver.addressing.base import Entity, Service
-from amqp1_driver.addressing.entities import Use, az_commands, needed, parse
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser
+from amqp1_driver.cli.entities import Use, az_commands, needed, parse
 
-from .strategies import config
+from .addressing.strategies import config
 
 PLAIN = ServiceBusAddresser(config())
 PLACE = '--resource-group "$GROUP" --namespace-name "$NAMESPACE"'
