@@ -15,7 +15,7 @@ from amqp1_driver.addressing.base import Declaration, Queue
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.link import EngineSender
 from amqp1_driver.engine.session import EngineSession
-from amqp1_driver.interfaces import Scheduler, Timer
+from amqp1_driver.interfaces import Scheduler
 from amqp1_driver.policy.outcome import Disposition
 from amqp1_driver.provisioning.base import DeclaringProvisioner
 
@@ -25,15 +25,15 @@ _CAPABILITY = "topic"
 class _Attempt:
     """A sending link whose only purpose is to make the bus create a queue."""
 
-    def __init__(self, owner: "AttachProvisioner", declaration: Declaration) -> None:
+    def __init__(
+        self, owner: "AttachProvisioner", declaration: Queue, scheduler: Scheduler, timeout: float
+    ) -> None:
         self.link: EngineSender | None = None
-        self.timer: Timer | None = None
         self.declaration = declaration
+        self.timer = scheduler.call_later(
+            timeout, partial(owner.ended, self, f"no answer within {timeout:g} s")
+        )
         self._owner = owner
-
-    def cancel(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
 
     def link_attached(self) -> None:
         self._owner.ended(self, None)
@@ -66,7 +66,7 @@ class AttachProvisioner(DeclaringProvisioner):
 
     def connection_lost(self, cause: BaseException) -> None:
         for attempt in self._attempts:
-            attempt.cancel()
+            attempt.timer.cancel()
         self._attempts.clear()
         self._engine = None
         super().connection_lost(cause)
@@ -79,7 +79,7 @@ class AttachProvisioner(DeclaringProvisioner):
         if attempt not in self._attempts:
             return
         self._attempts.discard(attempt)
-        attempt.cancel()
+        attempt.timer.cancel()
         if attempt.link is not None:
             attempt.link.release()
         if reason is None:
@@ -92,10 +92,7 @@ class AttachProvisioner(DeclaringProvisioner):
         while self._queue and engine is not None and session is not None:
             declaration = self._queue.popleft()
             assert isinstance(declaration, Queue)
-            attempt = _Attempt(self, declaration)
-            attempt.timer = self._scheduler.call_later(
-                self._timeout, partial(self.ended, attempt, f"no answer within {self._timeout:g} s")
-            )
+            attempt = _Attempt(self, declaration, self._scheduler, self._timeout)
             self._attempts.add(attempt)
             attempt.link = engine.sender(
                 session,
