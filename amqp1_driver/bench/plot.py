@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from amqp1_driver.bench.summary import FIGURES
+from amqp1_driver.bench.figures import FIGURES
 
 Run = dict[str, Any]
 Scenarios = Sequence[dict[str, Any]]

@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.bench import buses
-from amqp1_driver.bench.account import account
 from amqp1_driver.bench.children import Crew, Trouble, Worker
+from amqp1_driver.bench.figures import account, errors, latency
 from amqp1_driver.bench.plan import Entry, Scenario
-from amqp1_driver.bench.summary import errors, latency
 from amqp1_driver.bench.workers import usage
 from amqp1_driver.bench.workers.load import Load, share
 
 if TYPE_CHECKING:
-    from amqp1_driver.bench.profile.record import Recorder
+    from amqp1_driver.bench.profile.session import Recorder
 
 #: seconds that a run waits for late copies of messages
 _SETTLE = 0.2
@@ -103,7 +102,7 @@ class _Run:
         if self._pid is None and entry.kind in ("messaging", "raw"):
             self._pid = buses.serving(url)
         name = f"bench-{secrets.token_hex(4)}"
-        self._order = {
+        self._order: dict[str, Any] = {
             "kind": entry.kind,
             "url": url,
             "operation": scenario.operation,
@@ -117,13 +116,10 @@ class _Run:
             "options": list(entry.options),
         }
         self._far = place.far or url
+        self._copies = scenario.servers if scenario.operation == "fanout" else 1
         self._servers: list[Worker] = []
         self._clients: list[Worker] = []
         self._warm = 0
-
-    @property
-    def _copies(self) -> int:
-        return self._scenario.servers if self._scenario.operation == "fanout" else 1
 
     def result(self) -> dict[str, Any]:
         about = self._start()
@@ -131,7 +127,7 @@ class _Run:
         self._drain("warm", self._warm * self._copies)
         if self._recorder is not None:
             self._recorder.begin(self._crew, self._clients, self._servers)
-        self._ask("mark", "marked")
+        self._ask("mark")
         before = buses.used(self._pid)
         at = time.monotonic_ns() + _LEAD_NS
         clients = self._send(at)
@@ -140,10 +136,7 @@ class _Run:
         if self._recorder is not None:
             self._recorder.end(self._crew)
         self._crew.pause(_SETTLE)
-        servers = self._ask("report", "report")
-        for client in clients:
-            if "served" in client:  # kind "floor": a client is its own server
-                servers.append({"cpu_us": 0.0, "switches": 0, "peak_kib": 0, **client["served"]})
+        servers = self._ask("report")
         used = bus.since(before) if bus is not None and before is not None else None
         peak = usage.peak_kib(self._pid) if used is not None and self._pid else None
         fanout = self._scenario.operation == "fanout" and bool(self._servers)
@@ -152,21 +145,21 @@ class _Run:
     # -- steps -------------------------------------------------------------------
 
     def _start(self) -> dict[str, Any]:
-        python = self._entry.python
-        for number in range({"floor": 0, "tcp": 1}.get(self._entry.kind, self._scenario.servers)):
-            name = f"server-{number + 1}"
-            order = {**self._order, "role": "server", "name": name, "url": self._far}
-            self._servers.append(self._crew.add(name, python, order))
-        if self._entry.kind == "tcp":
+        kind = self._entry.kind
+        servers = {"floor": 0, "tcp": 1}.get(kind, self._scenario.servers)
+        self._servers = self._add("server", servers, self._far)
+        if kind == "tcp":
             self._crew.wait("ready", self._servers, self._limits.start)
-        for number in range(self._scenario.clients):
-            name = f"client-{number + 1}"
-            order = {**self._order, "role": "client", "name": name}
-            self._clients.append(self._crew.add(name, python, order))
-        waited = self._clients if self._entry.kind == "tcp" else self._crew.workers
+        self._clients = self._add("client", self._scenario.clients, self._order["url"])
+        waited = self._clients if kind == "tcp" else self._crew.workers
         ready = self._crew.wait("ready", waited, self._limits.start)
         about: dict[str, Any] = ready[-1]["about"]
         return about
+
+    def _add(self, role: str, count: int, url: str) -> list[Worker]:
+        names = [f"{role}-{number + 1}" for number in range(count)]
+        order = {**self._order, "role": role, "url": url}
+        return [self._crew.add(name, self._entry.python, {**order, "name": name}) for name in names]
 
     def _warm_up(self) -> None:
         """Send messages that do not count until they arrive, in a fanout at every server.
@@ -175,34 +168,28 @@ class _Run:
         """
         deadline = time.monotonic() + self._limits.start
         while True:
-            load = self._load(0, time.monotonic_ns(), warm=True)
-            done = self._work([load] * len(self._clients), self._limits.warmup)
+            done = self._send(time.monotonic_ns(), warm=True)
             self._warm += sum(client["sent"] for client in done)
-            warm = [count["warm"] for count in self._ask("count", "count")]
-            warm += [client["warm"] for client in done if "warm" in client]
+            warm = [count["warm"] for count in self._ask("count")]
             if (min if self._copies > 1 else max)(warm) > 0:
                 return
             if time.monotonic() > deadline:
                 raise Trouble(f"no message comes through: {_first_error(done)}")
 
-    def _send(self, at: int) -> list[dict[str, Any]]:
-        loads = [self._load(index, at) for index in range(len(self._clients))]
-        return self._work(loads, self._scenario.seconds or self._limits.deadline)
-
-    def _work(self, loads: Sequence[Load], seconds: float) -> list[dict[str, Any]]:
-        for client, load in zip(self._clients, loads, strict=True):
-            client.tell(do="send", load=asdict(load))
-        patience = seconds + 2 * self._limits.timeout
-        return self._crew.wait("done", self._clients, patience)
-
-    def _load(self, index: int, at: int, warm: bool = False) -> Load:
-        scenario, clients = self._scenario, len(self._clients)
-        threads, senders = scenario.threads, clients * scenario.threads
-        if warm:
-            return Load(at, self._limits.warmup, 0, threads, -1, scenario.rate, senders)
-        count = share(scenario.count, clients, index) if scenario.count else 0
+    def _send(self, at: int, warm: bool = False) -> list[dict[str, Any]]:
+        scenario, clients = self._scenario, self._clients
         seconds = scenario.seconds or self._limits.deadline
-        return Load(at, seconds, count, threads, index * threads, scenario.rate, senders)
+        if warm:
+            seconds = self._limits.warmup
+        senders = len(clients) * scenario.threads
+        for index, client in enumerate(clients):
+            count = share(scenario.count, len(clients), index) if scenario.count else 0
+            first = index * scenario.threads
+            if warm:
+                count, first = 0, -1
+            load = Load(at, seconds, count, scenario.threads, first, scenario.rate, senders)
+            client.tell(do="carry", load=asdict(load))
+        return self._crew.wait("done", clients, seconds + 2 * self._limits.timeout)
 
     def _drain(self, what: str, expected: int) -> None:
         """Wait until the servers have received ``expected`` messages, or make no progress.
@@ -210,20 +197,16 @@ class _Run:
         :param what: counter of the servers: "warm" or "received"
         """
         most, since = -1, time.monotonic()
-        while self._servers:
-            got = sum(count[what] for count in self._ask("count", "count"))
-            if got >= expected:
-                return
+        while (got := sum(count[what] for count in self._ask("count"))) < expected:
             if got > most:
                 most, since = got, time.monotonic()
             elif time.monotonic() - since > self._limits.drain:
                 return
             self._crew.pause(0.05)
 
-    def _ask(self, order: str, event: str) -> list[dict[str, Any]]:
-        for server in self._servers:
-            server.tell(do=order)
-        return self._crew.wait(event, self._servers, self._limits.timeout)
+    def _ask(self, step: str) -> list[dict[str, Any]]:
+        """Ask the servers; of kind "floor" a client is its own server."""
+        return self._crew.ask(step, self._servers or self._clients, self._limits.timeout)
 
 
 def summarise(

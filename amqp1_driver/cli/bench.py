@@ -18,9 +18,12 @@ from typing import Any
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
 from amqp1_driver.cli.measuring import (
+    COMPARED,
     OUTPUT,
+    SIZES,
+    STRICT,
     Options,
-    add_options,
+    add_command,
     check_output,
     checked,
     guarded,
@@ -96,12 +99,7 @@ _WHAT: Options = {
         None,
         "process id of the bus (default: that of the local process that listens at the URL)",
     ),
-    "--option [LABEL:]GROUP.NAME=VALUE": (
-        {"action": "append"},
-        [],
-        "set a configuration option, for all drivers or for one; may be repeated",
-    ),
-    "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
+    **COMPARED,
     "--make-venv KIND DIR": (
         {"nargs": 2},
         None,
@@ -119,11 +117,7 @@ _WORK: Options = {
         [8],
         "sending threads of each client; several values: a scenario for each",
     ),
-    "--size B,...": (
-        several(checked(plan.size)),
-        [100],
-        "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
-    ),
+    **SIZES,
     "--reply-size B": (
         checked(plan.size),
         None,
@@ -161,23 +155,20 @@ _OUTPUT: Options = {
     ),
     "--no-perf": ({"action": "store_true"}, None, "with --profile: sample nothing below Python"),
     "--rst FILE": ({}, None, "with --profile: write its tables as reStructuredText too"),
-    "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),
+    **STRICT,
 }
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "bench",
-        help="measure the speed of this driver or of others",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser.add_argument_group("drivers and bus").add_argument, _WHAT)
-    add_options(parser.add_argument_group("load").add_argument, _WORK)
-    add_options(parser.add_argument_group("time, in seconds").add_argument, _LIMITS)
-    add_options(parser.add_argument_group("output").add_argument, _OUTPUT)
+    groups = {
+        "drivers and bus": _WHAT,
+        "load": _WORK,
+        "time, in seconds": _LIMITS,
+        "output": _OUTPUT,
+    }
+    words = "measure the speed of this driver or of others"
+    add_command(subparsers, "bench", words, (DESCRIPTION, EPILOG), groups)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -188,11 +179,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make_venv(kind: str, folder: str) -> int:
-    from amqp1_driver.bench import venvs
+    from amqp1_driver.bench import children
 
     if kind not in _VENVS:
         raise ValueError(f"--make-venv {kind}: {' or '.join(_VENVS)}")
-    print(venvs.make(kind, folder))
+    print(children.make_venv(kind, folder))
     return 0
 
 
@@ -216,14 +207,17 @@ def scenarios(args: argparse.Namespace) -> list[Scenario]:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from amqp1_driver.bench import buses
+    from amqp1_driver.bench import buses, plot
+    from amqp1_driver.bench.profile.report import rst
+    from amqp1_driver.bench.profile.session import Profile
     from amqp1_driver.bench.run import Limits, Place
+    from amqp1_driver.bench.session import Session
 
     _check_output(args)
     given = args.compare or [plan.entry("amqp:")]
     entries = plan.with_options(plan.unique(given), args.option)
     for entry in entries:
-        if entry.needs_bus and entry.url.startswith("rabbit:") and not _is_rabbit(args.bus):
+        if entry.needs_bus and entry.url.startswith("rabbit:") and args.bus not in plan.RABBITMQ:
             raise ValueError(
                 f"{entry.label}: the embedded bus has no AMQP 0.9.1; --bus "
                 "rabbitmq-4.3, or a URL with a host"
@@ -238,9 +232,18 @@ def _bench(args: argparse.Namespace) -> int:
             bus = stack.enter_context(buses.started(args.bus or "router"))
         place = Place(bus.address if bus else "", args.bus_pid, args.executor)
         name = bus.name if bus else None
+        load = entries, scenarios(args), args.rounds, place, limits
+        session: Session | Profile
         if args.profile:
-            return _profile(args, entries, place, limits, name)
-        return _measure(args, entries, place, limits, name)
+            session = Profile(*load, Path(args.profile), not args.no_perf, name)
+        else:
+            session = Session(*load, name)
+        play(session, args, plot.draw)
+    if args.rst:
+        Path(args.rst).write_text(rst(session.document), encoding="utf-8")
+    for words in session.faults:
+        print(f"amqp1 bench: {words}", file=sys.stderr)
+    return int(session.failed or bool(session.faults) or (args.strict and session.refused))
 
 
 def check_reach(entry: plan.Entry, options: Sequence[str]) -> None:
@@ -255,10 +258,6 @@ def check_reach(entry: plan.Entry, options: Sequence[str]) -> None:
         raise ConnectionError(f"{entry.label}: {nobody}")
 
 
-def _is_rabbit(bus: str | None) -> bool:
-    return bus is not None and bus.startswith("rabbitmq")
-
-
 def _check_output(args: argparse.Namespace) -> None:
     """Check the options for output now, before an hour of measuring.
 
@@ -270,43 +269,3 @@ def _check_output(args: argparse.Namespace) -> None:
     if args.rst and not args.profile:
         raise ValueError("--rst belongs to --profile")
     check_output(args)
-
-
-def _measure(
-    args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any, bus: str | None
-) -> int:
-    from amqp1_driver.bench import plot
-    from amqp1_driver.bench.session import Session
-
-    session = Session(entries, scenarios(args), args.rounds, place, limits, bus)
-    play(session, args, plot.draw)
-    return _status(session.faults, session.failed or (args.strict and session.refused))
-
-
-def _profile(
-    args: argparse.Namespace, entries: list[plan.Entry], place: Any, limits: Any, bus: str | None
-) -> int:
-    from amqp1_driver.bench.profile.report import rst
-    from amqp1_driver.bench.profile.session import Profile
-
-    profile = Profile(
-        entries,
-        scenarios(args),
-        args.rounds,
-        place,
-        limits,
-        Path(args.profile),
-        not args.no_perf,
-        bus,
-    )
-    document = profile.play()
-    if args.rst:
-        Path(args.rst).write_text(rst(document), encoding="utf-8")
-    return _status(profile.faults, profile.failed)
-
-
-def _status(faults: Sequence[str], failed: bool) -> int:
-    """Return the exit status; write lost or duplicated messages (``faults``) to standard error."""
-    for words in faults:
-        print(f"amqp1 bench: {words}", file=sys.stderr)
-    return int(failed or bool(faults))

@@ -14,9 +14,12 @@ from amqp1_driver.bench import plan
 from amqp1_driver.bench.flow import plan as flows
 from amqp1_driver.bench.flow.plan import Flow
 from amqp1_driver.cli.measuring import (
+    COMPARED,
     OUTPUT,
+    SIZES,
+    STRICT,
     Options,
-    add_options,
+    add_command,
     check_output,
     checked,
     guarded,
@@ -91,14 +94,9 @@ _OPTIONS: Options = {
         5.0,
         "milliseconds by which the command slows each fsync of the broker; 0: not at all",
     ),
-    "--option [LABEL:]GROUP.NAME=VALUE": (
-        {"action": "append"},
-        [],
-        "set a configuration option, for all drivers or for one; may be repeated",
-    ),
-    "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
+    **COMPARED,
     **OUTPUT,
-    "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed"),
+    **STRICT,
     "--threads N,...": (
         several(positive),
         [8],
@@ -109,11 +107,7 @@ _OPTIONS: Options = {
         0,
         "threads of the sender to the quorum queue, if not as in --threads",
     ),
-    "--size B,...": (
-        several(checked(plan.size)),
-        [100],
-        "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
-    ),
+    **SIZES,
     "--waiting N": (
         positive,
         1_000_000,
@@ -133,14 +127,8 @@ _OPTIONS: Options = {
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "bench-flow",
-        help="measure how a slow queue affects senders and receivers beside it",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser.add_argument, _OPTIONS)
+    words = "measure how a slow queue affects senders and receivers beside it"
+    add_command(subparsers, "bench-flow", words, (DESCRIPTION, EPILOG), {"": _OPTIONS})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -169,15 +157,14 @@ def entries(args: argparse.Namespace) -> list[plan.Entry]:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from amqp1_driver.bench.flow import node
-    from amqp1_driver.bench.flow.report import draw
-    from amqp1_driver.bench.flow.session import Session
+    from amqp1_driver.bench.flow import rabbitmq
+    from amqp1_driver.bench.flow.session import Session, draw
     from amqp1_driver.bench.run import Limits
 
     check_output(args)
     drivers = entries(args)
     limits = Limits(args.warmup, args.timeout, start=args.timeout, deadline=args.deadline)
-    with node.started(args.bus, args.fsync) as place:
+    with rabbitmq.started(args.bus, args.fsync) as place:
         session = Session(drivers, scenarios(args), args.rounds, place, limits)
         play(session, args, draw)
     return int(session.failed or session.faulty or (args.strict and session.refused))

@@ -8,15 +8,16 @@ Main thread.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from typing import Any
 
 from amqp1_driver.bench import plan
-from amqp1_driver.bench.scale.session import SCENARIOS
+from amqp1_driver.bench.scale import SCENARIOS, Session, Settings, draw
 from amqp1_driver.cli.bench import check_reach
 from amqp1_driver.cli.measuring import (
     OUTPUT,
     Options,
-    add_options,
+    add_command,
     check_output,
     checked,
     guarded,
@@ -121,14 +122,8 @@ _OPTIONS: Options = {
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser(
-        "bench-scale",
-        help="measure growth with the number of targets, listeners, calls and clients",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser.add_argument, _OPTIONS)
+    words = "measure growth with the number of targets, listeners, calls and clients"
+    add_command(subparsers, "bench-scale", words, (DESCRIPTION, EPILOG), {"": _OPTIONS})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -137,27 +132,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from amqp1_driver.bench.scale.report import draw
-    from amqp1_driver.bench.scale.session import Session
-    from amqp1_driver.bench.scale.stage import Settings
-
     check_output(args)
     kind, entry = args.bus
     (entry,) = plan.with_options([entry or args.driver], args.option)
     if kind is None:
         check_reach(entry, args.option)
-    settings = Settings(
-        entry,
-        kind,
-        args.threads,
-        args.passes,
-        args.servers_each,
-        args.clients_each,
-        args.how,
-        args.calls,
-        args.steps,
-        args.timeout,
-    )
+    given = [field.name for field in dataclasses.fields(Settings)[2:]]
+    settings = Settings(entry, kind, *(getattr(args, name) for name in given))
     session = Session(settings, args.scenarios or list(SCENARIOS), args.n)
     play(session, args, draw)
     return int(session.failed or session.faulty)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from amqp1_driver.bench import plan
+
 #: by the names of an option and its values: converter, choices, or arguments of add_argument();
 #: default; text
 Options = Mapping[str, tuple[Any, Any, str]]
@@ -25,6 +27,9 @@ OUTPUT: Options = {
         None,
         "draw the results to this file (needs matplotlib: amqp1-driver[bench])",
     ),
+}
+STRICT: Options = {
+    "--strict": ({"action": "store_true"}, None, "exit status 1 also if sending a message failed")
 }
 
 #: packages of the extra "bench" that a measurement cannot do without
@@ -74,22 +79,43 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def add_options(add: Callable[..., Any], options: Options) -> None:
-    """Add options to a parser; the text of each gets its default value, unless it names one."""
-    for names, (how, default, words) in options.items():
-        flag, *metavar = names.split()
-        more = how if isinstance(how, dict) else {"type": how}
-        if isinstance(how, tuple):
-            more = {"choices": how}
-        if metavar:
-            more = {**more, "metavar": tuple(metavar) if len(metavar) > 1 else metavar[0]}
-        if default is not None:
-            more = {**more, "default": default}
-        if default and "default: " not in words:
-            values = default if isinstance(default, list) else [default]
-            shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-            words = f"{words} (default: {','.join(shown)})"
-        add(flag, help=words, **more)
+def add_command(
+    subparsers: Any, name: str, words: str, texts: tuple[str, str], groups: Mapping[str, Options]
+) -> None:
+    """Add a subcommand with its options.
+
+    :param words: help text of the subcommand
+    :param texts: what stands above and below the options in its help
+    :param groups: options by the title of their group; "": options without a group
+    """
+    parser = subparsers.add_parser(
+        name,
+        help=words,
+        description=texts[0],
+        epilog=texts[1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for title, options in groups.items():
+        group = parser.add_argument_group(title) if title else parser
+        for names, option in options.items():
+            _add_option(group, names, *option)
+
+
+def _add_option(group: Any, names: str, how: Any, default: Any, words: str) -> None:
+    """Add an option; its text gets the default value, unless the text names one."""
+    flag, *metavar = names.split()
+    more = dict(how) if isinstance(how, dict) else {"type": how}
+    if isinstance(how, tuple):
+        more = {"choices": how}
+    if metavar:
+        more["metavar"] = tuple(metavar) if len(metavar) > 1 else metavar[0]
+    if default is not None:
+        more["default"] = default
+    if default and "default: " not in words:
+        values = default if isinstance(default, list) else [default]
+        shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+        words = f"{words} (default: {','.join(shown)})"
+    group.add_argument(flag, help=words, **more)
 
 
 def check_output(args: argparse.Namespace) -> None:
@@ -176,3 +202,21 @@ def seconds(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return value
+
+
+#: options of the commands that compare drivers
+COMPARED: Options = {
+    "--option [LABEL:]GROUP.NAME=VALUE": (
+        {"action": "append"},
+        [],
+        "set a configuration option, for all drivers or for one; may be repeated",
+    ),
+    "--rounds N": (positive, 1, "number of runs of each scenario with each driver"),
+}
+SIZES: Options = {
+    "--size B,...": (
+        several(checked(plan.size)),
+        [100],
+        "size of the payload in bytes, as 16K,1M; several values: a scenario for each",
+    )
+}

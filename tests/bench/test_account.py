@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp1_driver.bench.account import Account, account
+from amqp1_driver.bench.figures import Account, account
 from amqp1_driver.bench.workers.ledger import pack
 
 OK, FAILED = b"\1", b"\2"

@@ -233,7 +233,7 @@ def test_a_run_that_loses_or_doubles_messages_is_no_success(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from amqp1_driver.bench import run
-    from amqp1_driver.bench.account import Account
+    from amqp1_driver.bench.figures import Account
 
     monkeypatch.setattr(run, "account", lambda *_: Account(2, 1, 0))
     short = ["--threads", "1", "--warmup", "0.1", "--count", "5", "--compare", "floor:"]
@@ -263,7 +263,7 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
 def test_numbers_of_threads_become_lines_one_for_each_driver(tmp_path: Path) -> None:
     figure = pytest.importorskip("matplotlib.figure")
     from amqp1_driver.bench import plot
-    from amqp1_driver.bench.summary import summary
+    from amqp1_driver.bench.figures import summary
 
     def entry(label: str, rates: list[float]) -> dict[str, Any]:
         runs = [run_of(rate) for rate in rates]

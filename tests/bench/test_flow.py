@@ -18,18 +18,17 @@ from typing import Any
 import pytest
 
 from amqp1_driver.bench.children import Crew, Trouble
-from amqp1_driver.bench.flow import admin, figures, node, plan, report, session, slowdisk
-from amqp1_driver.bench.flow import backlog as backlogs
+from amqp1_driver.bench.flow import plan, rabbitmq, run, session
 from amqp1_driver.bench.flow.plan import Flow, Queue
 from amqp1_driver.bench.plan import Entry, entry
 from amqp1_driver.bench.run import Limits
-from amqp1_driver.bench.workers import flow_amqp091
+from amqp1_driver.bench.workers import amqp091
 from amqp1_driver.bench.workers.copies import Copies
 from amqp1_driver.bench.workers.ledger import Histogram, pack, unpack
 from amqp1_driver.cli import bench_flow
 from amqp1_driver.cli import main as cli
 
-NODE = node.Node("RabbitMQ 4.3.6", "guest:guest@127.0.0.1:1", "sid", {"added_ms": 5.0})
+NODE = rabbitmq.Node("RabbitMQ 4.3.6", "guest:guest@127.0.0.1:1", "sid", {"added_ms": 5.0})
 
 
 # -- plan ------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ with tempfile.TemporaryFile() as file:
 
 
 def test_a_slow_disk_takes_its_time_for_every_sync() -> None:
-    with slowdisk.slowed(30) as environment:
+    with rabbitmq.slowed(30) as environment:
         done = subprocess.run(
             [sys.executable, "-c", _SYNCS],
             env=environment,
@@ -209,20 +208,20 @@ def test_a_slow_disk_takes_its_time_for_every_sync() -> None:
 
 
 def test_the_disk_as_it_is_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slowdisk.shutil, "which", lambda name: None)
-    with slowdisk.slowed(0) as environment:
+    monkeypatch.setattr(rabbitmq.shutil, "which", lambda name: None)
+    with rabbitmq.slowed(0) as environment:
         assert environment == {}
-    with pytest.raises(Trouble, match="needs a C compiler"), slowdisk.slowed(5):
+    with pytest.raises(Trouble, match="needs a C compiler"), rabbitmq.slowed(5):
         pass
 
 
 # -- what waits ------------------------------------------------------------------------
 
 
-def _backlog(monkeypatch: pytest.MonkeyPatch, depth: int, loaded: int) -> backlogs.Backlog:
-    monkeypatch.setattr(admin, "ask", lambda *_: [])
-    monkeypatch.setattr(admin, "depth", lambda *_: depth)
-    made = backlogs.Backlog(entry("amqp:"), NODE, {}, 1.0)
+def _backlog(monkeypatch: pytest.MonkeyPatch, depth: int, loaded: int) -> run.Backlog:
+    monkeypatch.setattr(rabbitmq, "ask", lambda *_: [])
+    monkeypatch.setattr(rabbitmq, "depth", lambda *_: depth)
+    made = run.Backlog(entry("amqp:"), NODE, {}, 1.0)
     made.seen.extend(bytes(loaded))
     return made
 
@@ -234,7 +233,7 @@ def test_what_is_neither_received_nor_waiting_is_lost(monkeypatch: pytest.Monkey
         heard = {"marks": {"0": pack(bytes([1, 3, 0, 0, 1]))}}
         assert made.check(heard, 0.0, crew) == (2, 2)
         # what was lost once is not lost again; what came in an earlier run comes twice
-        monkeypatch.setattr(admin, "depth", lambda *_: 4)
+        monkeypatch.setattr(rabbitmq, "depth", lambda *_: 4)
         heard = {"marks": {"0": pack(bytes([1, 0, 0, 0, 0, 1]))}}
         assert made.check(heard, 0.0, crew) == (0, 1)
         assert made.check({"marks": {}}, 0.0, crew) == (0, 0)
@@ -252,7 +251,7 @@ def test_what_a_failed_run_has_received_is_not_lost_by_the_next_run(
     # of ten, a run without a report has received three
     made = _backlog(monkeypatch, depth=7, loaded=10)
     made.fill(7)
-    monkeypatch.setattr(admin, "depth", lambda *_: 5)
+    monkeypatch.setattr(rabbitmq, "depth", lambda *_: 5)
     with Crew() as crew:
         # the next run receives one of the seven, and one more is missing
         heard = {"marks": {"0": pack(bytes([0, 0, 0, 1]))}}
@@ -274,14 +273,14 @@ def test_what_a_failed_loader_has_not_sent_is_not_lost_by_the_next_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = _backlog(monkeypatch, depth=4, loaded=4)
-    monkeypatch.setattr(backlogs, "Crew", _NoLoader)
+    monkeypatch.setattr(run, "Crew", _NoLoader)
     with pytest.raises(Trouble, match="not load"):
         made.fill(10)
     # two of its six messages have come; these numbers must not be used again
     assert len(made.seen) == 10
-    monkeypatch.setattr(admin, "depth", lambda *_: 6)
+    monkeypatch.setattr(rabbitmq, "depth", lambda *_: 6)
     made.fill(6)
-    monkeypatch.setattr(admin, "depth", lambda *_: 5)
+    monkeypatch.setattr(rabbitmq, "depth", lambda *_: 5)
     with Crew() as crew:
         heard = {"marks": {"0": pack(bytes([1]))}}
         assert made.check(heard, 0.0, crew) == (0, 0)
@@ -332,10 +331,10 @@ def test_a_plain_client_has_sent_what_the_broker_has_confirmed(
 ) -> None:
     broker = _Broker()
     broker.events["none"] = set()
-    monkeypatch.setattr(flow_amqp091.amqp, "Connection", lambda *_, **__: broker)
-    monkeypatch.setattr(flow_amqp091, "time", broker)
+    monkeypatch.setattr(amqp091.amqp, "Connection", lambda *_, **__: broker)
+    monkeypatch.setattr(amqp091, "time", broker)
     order = {"url": "amqp091://h/", "size": 1, "timeout": 0.2, "server": "flow"}
-    worker = flow_amqp091.Worker(order)
+    worker = amqp091.Worker(order)
     try:
         told = worker.send(0, 3.0, [{"name": "classic", "topic": "t", "first": 0}])
     finally:
@@ -391,7 +390,7 @@ def test_a_sender_in_figures() -> None:
         "latency": latency.dump(),
         "errors": {"Oops": (1, "no")},
     }
-    assert figures.sender(outcome, 500_000_000) == {
+    assert run.sender_figures(outcome, 500_000_000) == {
         "sent": 5,
         "failed": 1,
         "per_s": 2.5,
@@ -402,14 +401,14 @@ def test_a_sender_in_figures() -> None:
 
 def test_medians_sums_and_what_is_kept() -> None:
     runs = [_two_senders(100.0, 50.0, lost=1), _two_senders(150.0, 40.0), _two_senders(50.0, 30.0)]
-    found = figures.summary("two-senders", runs)
+    found = session.summary("two-senders", runs)
     assert found is not None
     assert found["classic/s"] == 100.0
     assert found["classic kept %"] == 50.0
     assert found["quorum p99 ms"] == 20.0
     assert found["total/s"] == 150.0
     assert (found["sent"], found["lost"], found["connections"]) == (30, 1, ["1.0"])
-    assert figures.summary("two-senders", []) is None
+    assert session.summary("two-senders", []) is None
 
 
 class _Fake:
@@ -457,7 +456,7 @@ def test_drivers_are_drawn_over_the_number_of_threads(tmp_path: Path) -> None:
     flows = [Flow("two-senders", threads) for threads in (1, 8)]
     fake = _Fake()
     document = session.Session(entries, flows, 1, NODE, Limits(), measured=fake).play()
-    report.draw(document, str(tmp_path / "x.svg"))
+    session.draw(document, str(tmp_path / "x.svg"))
     picture = (tmp_path / "x.svg").read_text()
     for words in ("two-senders, 100 B", "total/s", "quorum/s", "slow", "broken", "threads"):
         assert f"<!-- {words} -->" in picture
@@ -481,12 +480,12 @@ def test_what_went_wrong_is_told() -> None:
             {
                 "label": "x",
                 "runs": [wrong],
-                "median": figures.summary("two-senders", [wrong]),
+                "median": session.summary("two-senders", [wrong]),
                 "ratio": {},
             }
         ],
     }
-    lines = report.scenario_lines(scenario)
+    lines = session.scenario_lines(scenario)
     assert lines[0] == "t (1 round of 1 s)"
     assert lines[-2:] == [
         "x, round 1: 2 x Oops: no",
@@ -495,8 +494,8 @@ def test_what_went_wrong_is_told() -> None:
 
 
 def test_connections_are_counted_by_protocol() -> None:
-    assert report.connections(["0.9.1", "0.9.1", "1.0"]) == "2 of AMQP 0.9.1 + 1 of AMQP 1.0"
-    assert report.connections([]) == "0"
+    assert session.connections(["0.9.1", "0.9.1", "1.0"]) == "2 of AMQP 0.9.1 + 1 of AMQP 1.0"
+    assert session.connections([]) == "0"
 
 
 @pytest.mark.parametrize(
@@ -510,7 +509,7 @@ def test_connections_are_counted_by_protocol() -> None:
     ],
 )
 def test_protocols_as_the_broker_tells_them(told: Any, expected: str) -> None:
-    assert node.protocol(told) == expected
+    assert rabbitmq.protocol(told) == expected
 
 
 # -- for real --------------------------------------------------------------------------

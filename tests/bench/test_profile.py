@@ -14,11 +14,10 @@ import pytest
 
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.plan import Entry, Scenario
-from amqp1_driver.bench.profile import flame, layers, native
-from amqp1_driver.bench.profile.record import Recorder, Recording
+from amqp1_driver.bench.profile import native, samples
 from amqp1_driver.bench.profile.report import rst
 from amqp1_driver.bench.profile.samples import Frame, Stack, folded, module, parse
-from amqp1_driver.bench.profile.session import Profile
+from amqp1_driver.bench.profile.session import Profile, Recorder, Recording
 from amqp1_driver.bench.run import Limits, Place
 from amqp1_driver.cli import main as cli
 from tests.bench.test_summary import run
@@ -129,14 +128,14 @@ def frame(root: Path, name: str) -> Frame:
     ],
 )
 def test_layers(name: str, expected: str, tmp_path: Path) -> None:
-    assert layers.layer((THREAD, frame(tmp_path, name))) == expected
+    assert samples.layer((THREAD, frame(tmp_path, name))) == expected
 
 
 def test_what_is_shared_belongs_to_its_caller(tmp_path: Path) -> None:
     caller = frame(tmp_path, "oslo_messaging/rpc/client.py")
     shared = Frame("/v/lib/python3.11/contextlib.py", 137, "__enter__")
-    assert layers.layer((THREAD, caller, shared)) == "oslo.messaging"
-    assert layers.layer(()) == "other"
+    assert samples.layer((THREAD, caller, shared)) == "oslo.messaging"
+    assert samples.layer(()) == "other"
 
 
 def test_shares_are_parts_of_all_samples(tmp_path: Path) -> None:
@@ -144,9 +143,9 @@ def test_shares_are_parts_of_all_samples(tmp_path: Path) -> None:
     loop = Frame("/x/amqp1_driver/eventloop/loop.py", 1, "_run")
     protocol = (THREAD, loop, frame(tmp_path, "amqp1_driver/connection/router.py"))
     stacks: Counter[Stack] = Counter({codec: 3, protocol: 1})
-    assert layers.shares(stacks) == {"driver: codec": 0.75, "driver: protocol": 0.25}
-    assert layers.io_thread(stacks) == 0.25
-    first, second = layers.functions(stacks, 2)
+    assert samples.shares(stacks) == {"driver: codec": 0.75, "driver: protocol": 0.25}
+    assert samples.io_thread(stacks) == 0.25
+    first, second = samples.functions(stacks, 2)
     assert (first["function"], first["own"], first["line"]) == (
         "amqp1_driver/codec/reader.py:f",
         0.75,
@@ -154,12 +153,12 @@ def test_shares_are_parts_of_all_samples(tmp_path: Path) -> None:
     )
     assert first["text"] == "return data"
     assert (second["function"], second["total"]) == ("amqp1_driver/connection/router.py:f", 0.25)
-    assert [each["function"] for each in layers.functions(stacks, 1)] == [first["function"]]
+    assert [each["function"] for each in samples.functions(stacks, 1)] == [first["function"]]
 
 
 def test_a_flame_graph_has_a_box_for_each_call_as_wide_as_its_share() -> None:
     stacks: Counter[Stack] = Counter({(THREAD, TARGET): 3, (THREAD, CLIENT): 1})
-    picture = flame.draw(stacks, "a <title>")
+    picture = samples.draw(stacks, "a <title>")
     assert "a &lt;title&gt;" in picture
     assert "<title>python:threading.py:run: 100.0 %, 4 samples</title>" in picture
     assert (
@@ -170,7 +169,7 @@ def test_a_flame_graph_has_a_box_for_each_call_as_wide_as_its_share() -> None:
 
 
 def test_a_flame_graph_of_nothing_is_a_picture_too() -> None:
-    assert flame.draw(Counter(), "nothing").startswith("<svg ")
+    assert samples.draw(Counter(), "nothing").startswith("<svg ")
 
 
 PERF = """\

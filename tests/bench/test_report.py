@@ -12,9 +12,8 @@ import pytest
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.plan import Entry, Scenario
-from amqp1_driver.bench.progress import Progress
 from amqp1_driver.bench.run import Limits, Place
-from amqp1_driver.bench.session import Session
+from amqp1_driver.bench.session import Progress, Session
 from amqp1_driver.bench.table import number, table
 from tests.bench.test_summary import run
 

@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.bench import plan
+from amqp1_driver.bench import plan, scale
 from amqp1_driver.bench.children import Trouble
-from amqp1_driver.bench.scale import report, scenarios, session
-from amqp1_driver.bench.scale.session import Session
-from amqp1_driver.bench.scale.stage import Settings, Stage
+from amqp1_driver.bench.scale import Session, Settings, Stage
 from amqp1_driver.bus import Bus
 from amqp1_driver.cli import main as cli
 
@@ -124,7 +122,7 @@ def target(n: int, first: float, **more: Any) -> dict[str, Any]:
 
 
 def test_a_table_shows_totals_shares_and_growth() -> None:
-    lines = report.lines("targets", "title", [target(10, 0.5), target(100, 50.0)])
+    lines = scale.lines("targets", "title", [target(10, 0.5), target(100, 50.0)])
     assert lines[0] == "title"
     assert " ".join(lines[1].split()) == (
         "n first s ^n us each p50 ms p99 then s ^n us each p50 ms p99 KiB each client ^n bus ^n "
@@ -182,7 +180,7 @@ def test_growth_is_drawn_over_n(tmp_path: Path) -> None:
             }
         ],
     }
-    report.draw(document, str(tmp_path / "x.svg"))
+    scale.draw(document, str(tmp_path / "x.svg"))
     picture = (tmp_path / "x.svg").read_text()
     for words in ("casts to n targets", "first_s", "client_kib / n", "amqp:"):
         assert f"<!-- {words} -->" in picture
@@ -201,7 +199,7 @@ def test_a_name_that_is_no_picture_is_refused_before_anything_is_measured(
 def test_errors_and_trends_are_told_below_the_table() -> None:
     errors = {"MessagingTimeout": {"count": 2, "first": "too late\nand more"}}
     trends = {"client": {"slope": 4.0, "tau": 0.9, "grows": True}}
-    lines = report.lines(
+    lines = scale.lines(
         "memory",
         "title",
         [
@@ -225,24 +223,24 @@ def test_errors_and_trends_are_told_below_the_table() -> None:
 
 def test_memory_grows_if_a_byte_is_kept_for_each_call() -> None:
     steady = [{"client": 1000 + 10 * step, "server": 500, "bus": None} for step in range(6)]
-    found = scenarios._trends(steady, False, 1024)
+    found = scale._trends(steady, False, 1024)
     assert found == {
         "client": {"slope": 10.0, "tau": 1.0, "grows": True},
         "server": {"slope": 0.0, "tau": 0.0, "grows": False},
     }
     # a page of 4 KiB for 10240 calls: 0.4 bytes for each
     pages = [{"client": 1000 + 4 * step, "server": 500, "bus": None} for step in range(6)]
-    assert scenarios._trends(pages, False, 10240)["client"] == {
+    assert scale._trends(pages, False, 10240)["client"] == {
         "slope": pytest.approx(0.4),
         "tau": 1.0,
         "grows": False,
     }
     heap = [{"heap": 5000 + 160 * step} for step in range(6)]
-    assert scenarios._trends(heap, True, 10)["heap"]["slope"] == 16.0
+    assert scale._trends(heap, True, 10)["heap"]["slope"] == 16.0
 
 
 def test_every_scenario_has_a_table() -> None:
-    assert set(report.COLUMNS) == set(session.SCENARIOS)
+    assert set(scale.COLUMNS) == set(scale.SCENARIOS)
 
 
 # -- sessions -----------------------------------------------------------------------------------
@@ -258,7 +256,7 @@ def played(results: list[Any], sizes: list[int] | None, monkeypatch: pytest.Monk
         return {**target(n, 1.0), **result}
 
     settings = Settings(plan.entry("amqp://u:secret@h:1/"), None)
-    monkeypatch.setattr(session, "allow_descriptors", lambda: None)
+    monkeypatch.setattr(scale, "allow_descriptors", lambda: None)
     made = Session(settings, ["targets"], sizes, {"targets": (measure, "casts", (3, 5))})
     made.play()
     return made
@@ -286,7 +284,7 @@ def test_as_many_descriptors_are_allowed_as_may_be(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(resource, "setrlimit", lambda what, limits: asked.append(limits))
     for hard in (4096, 1 << 20, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda what, hard=hard: (1024, hard))
-        session.allow_descriptors()
+        scale.allow_descriptors()
     assert asked == [(4096, 4096), (65536, 1 << 20), (65536, resource.RLIM_INFINITY)]
 
 
@@ -315,5 +313,5 @@ def test_the_help_explains_scenarios_and_columns(capsys: pytest.CaptureFixture[s
         cli.main(["bench-scale", "--help"])
     assert stop.value.code == 0
     text = capsys.readouterr().out
-    for words in ("usage: amqp1 bench-scale", *session.SCENARIOS, "columns:", "Exit status:"):
+    for words in ("usage: amqp1 bench-scale", *scale.SCENARIOS, "columns:", "Exit status:"):
         assert words in text

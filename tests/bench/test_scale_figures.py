@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp1_driver.bench.scale.figures import exponent, jain, peak, percentile, trend
+from amqp1_driver.bench.figures import exponent, jain, peak, percentile, trend
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from amqp1_driver.bench.figures import ratios, summary
 from amqp1_driver.bench.run import summarise
-from amqp1_driver.bench.summary import ratios, summary
 from amqp1_driver.bench.workers.ledger import pack
 from amqp1_driver.bench.workers.usage import Usage
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from amqp1_driver.bench.profile import layers, native
+from amqp1_driver.bench.profile import native, samples
 from amqp1_driver.bench.table import list_table, number, table
 
 ROLES = ("client", "server")
@@ -30,16 +31,11 @@ def _entry(entry: dict[str, Any]) -> list[str]:
     if entry["missing"]:
         lines += ["", f"nothing below Python: {entry['missing']}"]
     for role, found in entry["roles"].items():
-        rows = [["own", "with calls", f"{role}: function, its line with the most"]]
-        rows += [
-            [
-                _percent(each["own"]),
-                _percent(each["total"]),
-                f"{each['function']}  {each['line']}: {each['text']}"[:120],
-            ]
-            for each in found["functions"]
-        ]
-        lines += ["", *table([[row[2], row[0], row[1]] for row in rows])]
+        rows = [[f"{role}: function, its line with the most", "own", "with calls"]]
+        for each in found["functions"]:
+            name = f"{each['function']}  {each['line']}: {each['text']}"[:120]
+            rows.append([name, _percent(each["own"]), _percent(each["total"])])
+        lines += ["", *table(rows)]
     lines += ["", f"flame graphs: {entry['folder']}/*.svg"]
     if entry["crashes"]:
         lines.append(
@@ -77,28 +73,42 @@ def _percent(share: float) -> str:
 
 
 def _shares(entry: dict[str, Any], what: str, title: str) -> list[str]:
-    roles = [role for role in ROLES if role in entry["roles"]]
-    rows = [[title, *(head for role in roles for head in (role, "us/message"))]]
-    for name in names([entry], what):
-        rows.append([name, *(cell for role in roles for cell in _cells(entry, role, what, name))])
+    columns = [(entry, role) for role in ROLES if role in entry["roles"]]
+    rows = [[title, *(head for _, role in columns for head in (role, "us/message"))]]
+    more = {}
     if what == "layers":
-        for name, key in (
-            ("(all layers: in the kernel)", "system"),
-            ("(all layers: on the driver's I/O thread)", "io_thread"),
-        ):
-            if not any(entry["roles"][role][key] for role in roles):
-                continue  # other drivers have no such I/O thread
-            rows.append(
-                [
-                    name,
-                    *(
-                        cell
-                        for role in roles
-                        for cell in _pair(entry, role, entry["roles"][role][key])
-                    ),
-                ]
-            )
+        more["(all layers: in the kernel)"] = "system"
+        more["(all layers: on the driver's I/O thread)"] = "io_thread"  # other drivers have none
+    more = {
+        words: key
+        for words, key in more.items()
+        if any(entry["roles"][role][key] for _, role in columns)
+    }
+    for name, pairs in _pairs(columns, what, more):
+        rows.append([name, *itertools.chain(*pairs)])
     return table(rows)
+
+
+def _pairs(
+    columns: Sequence[tuple[dict[str, Any], str]], what: str, more: Mapping[str, str]
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each layer or component with its share and its microseconds a message, by column.
+
+    :param columns: entries and roles
+    :param what: "layers" or "components"
+    :param more: keys of further shares, which come last, by their names
+    """
+
+    def pair(entry: dict[str, Any], role: str, share: float | None) -> tuple[str, str]:
+        cpu = entry["plain"]["cpu_us"][role]
+        unknown = share is None or cpu is None
+        return "-" if share is None else _percent(share), number(None if unknown else share * cpu)
+
+    for name in names([entry for entry, _ in columns], what):
+        shares = (entry["roles"][role][what].get(name) for entry, role in columns)
+        yield name, [pair(*column, share) for column, share in zip(columns, shares, strict=True)]
+    for name, key in more.items():
+        yield name, [pair(entry, role, entry["roles"][role][key]) for entry, role in columns]
 
 
 def names(entries: Sequence[dict[str, Any]], what: str) -> list[str]:
@@ -106,24 +116,9 @@ def names(entries: Sequence[dict[str, Any]], what: str) -> list[str]:
 
     :param what: "layers" or "components"
     """
-    known = layers.LAYERS if what == "layers" else native.COMPONENTS
-    there = {
-        name
-        for entry in entries
-        for found in entry.get("roles", {}).values()
-        for name in found[what]
-    }
+    known = samples.LAYERS if what == "layers" else native.COMPONENTS
+    there = {name for entry in entries for role in entry["roles"].values() for name in role[what]}
     return [name for name in known if name in there]
-
-
-def _cells(entry: dict[str, Any], role: str, what: str, name: str) -> Iterator[str]:
-    return _pair(entry, role, entry["roles"][role][what].get(name))
-
-
-def _pair(entry: dict[str, Any], role: str, share: float | None) -> Iterator[str]:
-    cpu = entry["plain"]["cpu_us"][role]
-    yield "-" if share is None else _percent(share)
-    yield "-" if share is None or cpu is None else number(share * cpu)
 
 
 # -- for the documentation ---------------------------------------------------------
@@ -190,13 +185,7 @@ def _rst_shares(found: Sequence[tuple[str, dict[str, Any]]], what: str, title: s
         (name, entry, role) for name, entry in found for role in ROLES if role in entry["roles"]
     ]
     rows = [[f"{title}, us a message", *(f"{name}: {role}" for name, _, role in columns)]]
-    for name in names([entry for _, entry in found], what):
-        cells = [list(_cells(entry, role, what, name)) for _, entry, role in columns]
-        rows.append([name, *(f"{us} ({share})" if us != "-" else "-" for share, us in cells)])
-    if what == "layers":
-        kernel = [
-            tuple(_pair(entry, role, entry["roles"][role]["system"])) for _, entry, role in columns
-        ]
-        inside = [f"{us} ({share})" for share, us in kernel]
-        rows.append(["*of all layers, in the kernel*", *inside])
+    more = {"*of all layers, in the kernel*": "system"} if what == "layers" else {}
+    for name, pairs in _pairs([(entry, role) for _, entry, role in columns], what, more):
+        rows.append([name, *(f"{us} ({share})" if us != "-" else "-" for share, us in pairs)])
     return list_table(rows)

@@ -4,31 +4,115 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amqp1_driver.bench.children import Trouble
+from amqp1_driver.bench.children import Crew, Trouble, Worker
+from amqp1_driver.bench.figures import summary
 from amqp1_driver.bench.plan import Entry, Scenario
-from amqp1_driver.bench.profile import flame, layers, native
-from amqp1_driver.bench.profile.record import Recorder, Recording
+from amqp1_driver.bench.profile import native, samples
 from amqp1_driver.bench.profile.report import scenario_lines
-from amqp1_driver.bench.profile.samples import folded
-from amqp1_driver.bench.report import fault
+from amqp1_driver.bench.profile.samples import Stack
 from amqp1_driver.bench.run import Limits, Place, measure
-from amqp1_driver.bench.session import OVERHEAD, Measure, Runner
-from amqp1_driver.bench.summary import summary
+from amqp1_driver.bench.session import OVERHEAD, Measure, Runner, faults
 
 #: number of functions in the tables
 TOP = 25
 #: part of the error text if a sample has killed a process, because its stack was not readable;
-#: see ``workers.sampler``
+#: see ``workers.worker.Worker.sample``
 _CRASH = "killed by signal 11"
 _ATTEMPTS = 6
+_SECONDS = 30.0
+_PERF = "perf.data"
+
+
+@dataclass
+class Recording:
+    """The samples of one process.
+
+    :param stacks: number of samples of each Python stack
+    :param components: number of perf's samples in each component below Python
+    :param system: the kernel's share of the processor time, 0 to 1
+    """
+
+    stacks: Counter[Stack] = field(default_factory=Counter)
+    components: Counter[str] = field(default_factory=Counter)
+    system: float = 0.0
+
+
+class Recorder:
+    """A recorder of the samples of one run. Used on the thread of the crew.
+
+    :param folder: folder for the files of this run
+    :param perf: record with Linux's perf, too
+    """
+
+    def __init__(self, folder: Path, perf: bool) -> None:
+        self._folder = folder
+        self._perf = perf
+        self._native: native.Perf | None = None
+        self._sampled: list[tuple[str, Worker]] = []
+        self.recordings: dict[str, Recording] = {}
+        #: why there are no samples of perf; empty: there are some, or none are wanted
+        self.missing = ""
+
+    def begin(self, crew: Crew, clients: Sequence[Worker], servers: Sequence[Worker]) -> None:
+        """Start to sample the first client and the first server, at the beginning of the run."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        parts = (("client", clients), ("server", servers))
+        self._sampled = [(role, workers[0]) for role, workers in parts if workers]
+        for role, worker in self._sampled:
+            crew.ask("sample", [worker], _SECONDS, path=str(self._stacks(role).absolute()))
+        if self._perf:
+            try:
+                self._native = native.Perf(self._folder / _PERF)
+            except OSError as error:
+                self.missing = str(error)
+
+    def end(self, crew: Crew) -> None:
+        """Stop sampling at the end of the run, and compute the kernel's share of processor time."""
+        self.close()
+        used = crew.ask("sampled", [worker for _, worker in self._sampled], _SECONDS)
+        for (role, _), times in zip(self._sampled, used, strict=True):
+            whole = times["user_us"] + times["system_us"]
+            self.recordings[role] = Recording(system=times["system_us"] / whole if whole else 0.0)
+
+    def close(self) -> None:
+        """Stop perf, also after a run that failed. Idempotent."""
+        if self._native is not None:
+            self._native.stop()
+
+    def read(self) -> None:
+        """Fill in the recordings from the files of samples, and delete these files.
+
+        This takes a second or two: never call it while something is measured.
+        """
+        for role, recording in self.recordings.items():
+            with self._stacks(role).open(encoding="utf-8", errors="replace") as file:
+                recording.stacks = samples.parse(file)
+            self._stacks(role).unlink()
+        if self._native is None:
+            return
+        pids = {role: worker.process.pid for role, worker in self._sampled}
+        try:
+            components = native.read(self._folder / _PERF, list(pids.values()))
+        except OSError as error:
+            self.missing = str(error)
+            return
+        finally:
+            # this file covers the whole machine, so it must not stay
+            (self._folder / _PERF).unlink(missing_ok=True)
+        for role, pid in pids.items():
+            self.recordings[role].components = components[pid]
+
+    def _stacks(self, role: str) -> Path:
+        return self._folder / f"{role}.stacks"
 
 
 class Profile(Runner):
@@ -142,41 +226,43 @@ class Profile(Runner):
         recorder: Recorder | None,
     ) -> dict[str, Any]:
         tick = self.progress.tick
-        with self.progress.running(title):
-            return self._measure(entry, scenario, self._place, self._limits, tick, recorder)
+        measured = functools.partial(
+            self._measure, entry, scenario, self._place, self._limits, tick, recorder
+        )
+        return self.timed(title, measured)
 
     @staticmethod
     def _role(role: str, recorders: Sequence[Recorder], folder: Path, title: str) -> dict[str, Any]:
         """Return the figures of a role over all rounds, and write its stacks and flame graph."""
         parts: list[Recording] = [recorder.recordings[role] for recorder in recorders]
-        stacks = sum((part.stacks for part in parts), Counter())
+        found = sum((part.stacks for part in parts), Counter())
         components = sum((part.components for part in parts), Counter())
-        (folder / f"{role}.folded").write_text("\n".join(folded(stacks)) + "\n", encoding="utf-8")
-        picture = flame.draw(stacks, f"{title}, {role}")
+        folded = "\n".join(samples.folded(found)) + "\n"
+        (folder / f"{role}.folded").write_text(folded, encoding="utf-8")
+        picture = samples.draw(found, f"{title}, {role}")
         (folder / f"{role}.svg").write_text(picture, encoding="utf-8")
         return {
-            "samples": stacks.total(),
-            "layers": layers.shares(stacks),
+            "samples": found.total(),
+            "layers": samples.shares(found),
             "components": {
                 name: components[name] / components.total()
                 for name in native.COMPONENTS
                 if components[name]
             },
             "system": sum(part.system for part in parts) / len(parts),
-            "io_thread": layers.io_thread(stacks),
-            "functions": layers.functions(stacks, TOP),
+            "io_thread": samples.io_thread(found),
+            "functions": samples.functions(found, TOP),
         }
 
     @property
     def faults(self) -> list[str]:
         """Return a text for each entry that lost messages or received some twice."""
-        found = [
-            fault(scenario["title"], entry["label"], [entry["plain"], entry["sampled"]])
+        return faults(
+            (scenario["title"], entry["label"], [entry["plain"], entry["sampled"]])
             for scenario in self.document["scenarios"]
             for entry in scenario["entries"]
             if "trouble" not in entry
-        ]
-        return [words for words in found if words]
+        )
 
     def results(self) -> list[dict[str, Any]]:
         """Return all entries so far."""

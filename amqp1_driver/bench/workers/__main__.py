@@ -11,7 +11,7 @@ NAME = "amqp1_bench_workers"
 
 
 def load() -> None:
-    """Import the package under the name ``NAME``, and run its ``main``.
+    """Import the package under the name ``NAME``, and run its worker.
 
     Neither the package's folder nor its parents are in ``sys.path``.
     """
@@ -24,7 +24,7 @@ def load() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = package
     spec.loader.exec_module(package)
-    importlib.import_module(f"{NAME}.main").main()
+    importlib.import_module(f"{NAME}.worker").main()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from .ledger import FAILED, OK, Histogram, pack
+from . import usage
+from .ledger import FAILED, OK, Histogram, Ledger, pack
 
 #: sends message ``number`` of ``sender``, which was due at ``at`` (monotonic nanoseconds)
 Send = Callable[[int, int, int], Any]
@@ -143,6 +145,28 @@ def outcome(senders: list[Any]) -> dict[str, Any]:
             str(sender.number): pack(sender.states) for sender in senders if sender.number >= 0
         },
     }
+
+
+def watched(
+    jobs: Mapping[str, Callable[[], dict[str, Any]]], ledger: Ledger, at: int, seconds: float
+) -> dict[str, Any]:
+    """Run all jobs at once, and count the messages that are received meanwhile.
+
+    :param jobs: by the name of a sender, a function that sends and returns the outcome
+    :param ledger: account of the received messages
+    :param at: when the jobs begin, monotonic nanoseconds
+    :param seconds: duration of the jobs
+    :returns: ``senders``: outcomes by name; ``received``: number of messages; ``busy``: processor
+        time of this process in relation to ``seconds``
+    """
+    with ThreadPoolExecutor(max(1, len(jobs))) as executor:
+        running = {name: executor.submit(job) for name, job in jobs.items()}
+        sleep_until(at)
+        before, used = ledger.received, usage.own()
+        sleep_until(at + int(seconds * 1e9))
+        received, cpu_us = ledger.received - before, usage.own().since(used).cpu_us
+        found = {name: job.result() for name, job in running.items()}
+    return {"senders": found, "received": received, "busy": cpu_us / 1e6 / seconds}
 
 
 def sleep_until(when: int) -> None:

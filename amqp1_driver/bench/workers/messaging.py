@@ -15,6 +15,7 @@ from typing import Any
 from . import quiet
 from .ledger import Ledger
 from .load import Load, drive
+from .worker import Worker
 
 quiet.before_import()
 
@@ -54,29 +55,17 @@ def configuration(order: dict[str, Any]) -> Any:
     return conf
 
 
-def versions(transport: Any) -> dict[str, Any]:
-    """Return the class of the driver, and the versions of the distributions around it."""
-    kind = type(transport._driver)
-    found = {}
-    for name in _DISTRIBUTIONS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {"driver": f"{kind.__module__}.{kind.__qualname__}", "versions": found}
-
-
-class Peer:
-    """The common part of clients and servers. Main thread of a worker.
+class Peer(Worker):
+    """A worker with a transport of oslo.messaging.
 
     :param order: the first order from the parent
+    :param ledger: as for ``Worker``
     """
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self.order = order
+    def __init__(self, order: dict[str, Any], ledger: Ledger | None = None) -> None:
+        super().__init__(order, ledger)
         self.operation: str = order["operation"]
-        conf = configuration(order)
-        self.transport = self.make_transport(conf)
+        self.transport = self.make_transport(configuration(order))
         quiet.after_import()
 
     def make_transport(self, conf: Any) -> Any:
@@ -86,12 +75,15 @@ class Peer:
         return oslo_messaging.get_rpc_transport(conf, url=self.order["url"])
 
     def about(self) -> dict[str, Any]:
-        """Return the driver that is measured, and the versions of its libraries."""
-        return versions(self.transport)
-
-    def rest(self) -> dict[str, Any]:
-        """Do nothing; the report of this step shows the memory of the process."""
-        return {}
+        """Return the class of the driver, and the versions of the distributions around it."""
+        kind = type(self.transport._driver)
+        found = {}
+        for name in _DISTRIBUTIONS:
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return {"driver": f"{kind.__module__}.{kind.__qualname__}", "versions": found}
 
 
 class Endpoint:
@@ -125,25 +117,20 @@ class Endpoint:
 class Server(Peer):
     """One RPC server or notification listener."""
 
-    def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
-        super().__init__(order)
-        reply = order["reply"]
-        self._endpoint = Endpoint(ledger, None if reply is None else "r" * reply)
-        self._server: Any = None
-
     def open(self) -> None:
         """Start the server; return when the driver reports that it listens."""
-        topic = self.order["topic"]
+        topic, reply = self.order["topic"], self.order["reply"]
+        endpoints = [Endpoint(self.ledger, None if reply is None else "r" * reply)]
         if self.operation == "notify":
             self._server = oslo_messaging.get_notification_listener(
-                self.transport, [oslo_messaging.Target(topic=topic)], [self._endpoint]
+                self.transport, [oslo_messaging.Target(topic=topic)], endpoints
             )
         else:
             target = oslo_messaging.Target(topic=topic, server=self.order["name"])
-            self._server = oslo_messaging.get_rpc_server(self.transport, target, [self._endpoint])
+            self._server = oslo_messaging.get_rpc_server(self.transport, target, endpoints)
         self._server.start()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Stop listening, and close the connection."""
         self._server.stop()
         self._server.wait()
@@ -175,11 +162,7 @@ class Client(Peer):
         """Send; return the outcome as ``load.drive`` does."""
         return drive(load, getattr(self, "_" + self.operation))
 
-    def extra(self) -> dict[str, Any]:
-        """Return no further fields: there is nothing more to report."""
-        return {}
-
-    def close(self) -> None:
+    def end(self) -> None:
         """Close the connection."""
         self.transport.cleanup()
 

@@ -16,12 +16,12 @@ import proton
 import proton.handlers
 import proton.reactor
 
-from .ledger import FAILED, OK, Histogram, Ledger
+from .ledger import FAILED, OK, Histogram
 from .load import Errors, Load, outcome
-from .part import Part
+from .worker import Worker
 
 
-class _Raw(Part):
+class _Raw(Worker):
     driver = "proton.handlers.MessagingHandler"
     distributions = ("python-qpid-proton",)
 
@@ -29,10 +29,9 @@ class _Raw(Part):
 class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
     """A receiver that answers calls."""
 
-    def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
-        super().__init__(prefetch=100)
-        self._order = order
-        self._ledger = ledger
+    def __init__(self, order: dict[str, Any]) -> None:
+        _Raw.__init__(self, order)
+        proton.handlers.MessagingHandler.__init__(self, prefetch=100)
         self._answers = order["operation"] == "call"
         self._senders: dict[str, Any] = {}
         self._opened = threading.Event()
@@ -44,14 +43,14 @@ class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
         """
         container = proton.reactor.Container(self)
         threading.Thread(target=container.run, daemon=True).start()
-        if not self._opened.wait(self._order["timeout"]):
-            raise RuntimeError(f"the bus does not attach {self._order['topic']}")
+        if not self._opened.wait(self.order["timeout"]):
+            raise RuntimeError(f"the bus does not attach {self.order['topic']}")
 
     def on_start(self, event: Any) -> None:
         """Connect, and attach a receiver."""
-        self._connection = event.container.connect(self._order["url"], reconnect=False)
+        self._connection = event.container.connect(self.order["url"], reconnect=False)
         self._container = event.container
-        event.container.create_receiver(self._connection, self._order["topic"])
+        event.container.create_receiver(self._connection, self.order["topic"])
 
     def on_link_opened(self, event: Any) -> None:
         """Let ``open`` return: the receiver is attached."""
@@ -62,7 +61,7 @@ class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
         """Count a message; send a call's body back as the reply."""
         message = event.message
         body = json.loads(message.body)
-        self._ledger.note(body["i"], body["n"], body["t"], time.monotonic_ns())
+        self.ledger.note(body["i"], body["n"], body["t"], time.monotonic_ns())
         if not self._answers:
             return
         to = message.reply_to
@@ -75,9 +74,6 @@ class Server(_Raw, proton.handlers.MessagingHandler):  # type: ignore[misc]
 class Client(_Raw):
     """A sender with a new connection for each load."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._order = order
-
     def work(self, load: Load) -> dict[str, Any]:
         """Send; return the outcome as ``load.drive`` does.
 
@@ -85,7 +81,7 @@ class Client(_Raw):
         """
         if load.rate:
             raise ValueError("proton: sends as fast as it goes, --rate is not for it")
-        window = _Window(self._order, load)
+        window = _Window(self.order, load)
         proton.reactor.Container(window).run()
         return outcome([window])
 

@@ -10,9 +10,8 @@ import threading
 import time
 from typing import Any
 
-from .ledger import Ledger
 from .load import Load, drive
-from .part import Part
+from .worker import Worker
 
 #: sender, number, time, length of the payload that follows
 _HEAD = struct.Struct("!qqqI")
@@ -35,29 +34,23 @@ def read(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-class Server(Part):
+class Server(Worker):
     """A listener at the URL's address, which echoes calls. It has a thread for each connection."""
 
     driver = "tcp"
 
-    def __init__(self, order: dict[str, Any], ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._answers = order["operation"] == "call"
-        self._address = address(order["url"])
-        self._listener: socket.socket | None = None
-
     def open(self) -> None:
         """Start to listen, and to accept connections."""
-        self._listener = socket.create_server(self._address, backlog=1024)
-        threading.Thread(target=self._accept, daemon=True).start()
+        listener = socket.create_server(address(self.order["url"]), backlog=1024)
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket) -> None:
         while True:
-            sock, _ = self._listener.accept()
+            sock, _ = listener.accept()
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
+        answers = self.order["operation"] == "call"
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
             try:
@@ -66,18 +59,18 @@ class Server(Part):
                 return
             sender, number, at, length = _HEAD.unpack(head)
             payload = read(sock, length) if length else b""
-            self._ledger.note(sender, number, at, time.monotonic_ns())
-            if self._answers:
+            self.ledger.note(sender, number, at, time.monotonic_ns())
+            if answers:
                 sock.sendall(head + payload)
 
 
-class Client(Part):
+class Client(Worker):
     """A sender that waits for each call's echo."""
 
     driver = "tcp"
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self._order = order
+        super().__init__(order)
         self._local = threading.local()
         self._payload = b"x" * order["size"]
         self._calls = order["operation"] == "call"
@@ -90,7 +83,7 @@ class Client(Part):
         sock = getattr(self._local, "sock", None)
         if sock is None:
             sock = self._local.sock = socket.create_connection(
-                address(self._order["url"]), self._order["timeout"]
+                address(self.order["url"]), self.order["timeout"]
             )
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         payload = self._payload

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The resources that this process uses: processor time, context switches, memory.
+"""The resources that this process uses: processor time, context switches, memory, connections.
 
 Linux only; any thread. Workers cannot use psutil: their virtual environment may lack it. psutil
 also has neither the peak of the memory nor the time of a thread in steps below 10 ms.
@@ -8,9 +8,13 @@ also has neither the peak of the memory nor the time of a thread in steps below 
 
 from __future__ import annotations
 
+import os
 import resource
+import socket
+import stat
+import time
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Usage(NamedTuple):
@@ -53,6 +57,30 @@ def of_threads(ids: Iterable[int]) -> float:
         except OSError:
             continue  # the thread has ended
     return total / 1e3
+
+
+def sever() -> dict[str, Any]:
+    """Shut down all TCP connections of this process, as a failure of the network does.
+
+    :returns: ``connections``: their number; ``at``: when this began, monotonic nanoseconds
+    """
+    at, count = time.monotonic_ns(), 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            descriptor = os.dup(int(name))
+        except OSError:
+            continue  # the descriptor that listed the folder
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            continue
+        with socket.socket(fileno=descriptor) as sock:
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                    count += 1
+                except OSError:
+                    pass  # the socket is not connected
+    return {"at": at, "connections": count}
 
 
 def _status(pid: int | str, name: str) -> int:

@@ -22,7 +22,7 @@ from amqp1_driver.bench.plan import Scenario
 from amqp1_driver.pipeline.capacity.setup import Setup
 
 if TYPE_CHECKING:
-    from amqp1_driver.bench.profile.record import Recorder
+    from amqp1_driver.bench.profile.session import Recorder
 
 #: runs for calibration: one client, one server; two of them at a rate, for the cost of pauses
 CALIBRATION = (

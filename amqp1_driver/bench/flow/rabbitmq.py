@@ -1,25 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A client that declares, inspects, reads and deletes queues of RabbitMQ. Main thread.
+"""The RabbitMQ node of a flow benchmark: its disk, and its queues. Main thread.
 
-The client speaks AMQP 1.0 with proton and uses no driver of oslo.messaging. Requests go to
-``/management``, as RabbitMQ documents it: subject = method, to = path.
+A client of proton declares, inspects, reads and deletes the queues; it uses no driver of
+oslo.messaging. Requests go to ``/management``, as RabbitMQ documents it: subject = method,
+to = path.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
-from collections.abc import Sequence
-from typing import Any
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import proton
 import proton.reactor
 
+from amqp1_driver.bench import buses
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.flow.plan import Queue
+from amqp1_driver.bench.plan import RABBITMQ
 from amqp1_driver.bench.workers.brief import Brief, address
 from amqp1_driver.bench.workers.copies import DIGITS
 from amqp1_driver.bench.workers.ledger import Ledger
+
+_CTL_SECONDS = 30.0
 
 #: method, path, body
 Request = tuple[str, str, Any]
@@ -30,6 +44,57 @@ _WINDOW = 500
 #: sender and number in the JSON of a message; rabbit's driver writes JSON within JSON
 _SENDER = re.compile(rb'\\?"i\\?": ?(-?\d+)')
 _NUMBER = re.compile(rb'\\?"n\\?": ?\\?"(\d{%d})' % DIGITS)
+
+
+class Node(NamedTuple):
+    """A running RabbitMQ node.
+
+    :param name: name of the bus, with the version
+    :param address: USER:PASSWORD@HOST:PORT
+    :param suite: Debian suite from which tools/rabbitmq.sh has installed the node
+    :param disk: ``fdatasync_us``: duration of ``fdatasync`` on the disk itself; ``added_ms``: delay
+        before each ``fsync`` and ``fdatasync``
+    """
+
+    name: str
+    address: str
+    suite: str
+    disk: dict[str, float]
+
+    @property
+    def url(self) -> str:
+        """Return the URL for AMQP 1.0."""
+        return f"amqp://{self.address}"
+
+    def connections(self) -> list[str]:
+        """Return the protocol of each connection that the node has now, sorted."""
+        port = self.address.rpartition(":")[2]
+        what = ["-q", "list_connections", "protocol", "--formatter", "json"]
+        text = buses.rabbitmq("ctl", self.suite, port, *what, seconds=_CTL_SECONDS)
+        return sorted(protocol(entry["protocol"]) for entry in json.loads(text))
+
+
+def protocol(found: Any) -> str:
+    """Return "0.9.1" for [0, 9, 1] or "{0,9,1}", "1.0" likewise; return other words unchanged."""
+    if isinstance(found, str):
+        found = found.strip("{}").split(",")
+    return ".".join(map(str, found))
+
+
+@contextlib.contextmanager
+def started(kind: str, fsync_ms: float) -> Iterator[Node]:
+    """Start a node, and stop it at the end of the block.
+
+    :param kind: one of ``plan.RABBITMQ``
+    :param fsync_ms: delay before each ``fsync`` and ``fdatasync`` of the node, milliseconds
+    :raises Trouble: the node does not start
+    """
+    disk = {"fdatasync_us": round(fdatasync_us()), "added_ms": fsync_ms}
+    with slowed(fsync_ms) as environment, buses.started(kind, environment) as bus:
+        yield Node(bus.name, bus.address, RABBITMQ[kind], disk)
+
+
+# -- queues --------------------------------------------------------------------------------
 
 
 def declare(queue: Queue, exchange: str) -> list[Request]:
@@ -202,3 +267,91 @@ class _Reading(Brief):
             more = min(_WINDOW, self._left) - self._granted
             delivery.link.flow(more)
             self._granted += more
+
+
+# -- a slow disk ---------------------------------------------------------------------------
+
+SOURCE = """\
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static void delay(void)
+{
+    const char *text = getenv("AMQP1_BENCH_FSYNC_US");
+    long us = text ? atol(text) : 0;
+    struct timespec left = {us / 1000000, us % 1000000 * 1000};
+
+    while (us > 0 && nanosleep(&left, &left)) {
+    }
+}
+
+int fsync(int fd)
+{
+    delay();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    delay();
+    return (int)syscall(SYS_fdatasync, fd);
+}
+"""
+_COMPILE_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def slowed(milliseconds: float) -> Iterator[dict[str, str]]:
+    """Yield the environment variables of a process whose disk is slow to make data durable.
+
+    A quorum queue confirms a message after ``fdatasync``; a classic queue does not sync at all. On
+    a developer's disk ``fdatasync`` is often too fast to make a difference. Therefore the process
+    preloads a library (``LD_PRELOAD``), which waits before each ``fsync`` and
+    ``fdatasync`` and then performs it. The process itself is unchanged.
+
+    :param milliseconds: delay before each ``fsync`` and ``fdatasync``; 0: there is no library, and
+        the environment is empty
+    :raises Trouble: there is no C compiler, or it fails
+    """
+    if not milliseconds:
+        yield {}
+        return
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise Trouble("a slow fsync needs a C compiler (cc); --fsync 0 takes the disk as it is")
+    with tempfile.TemporaryDirectory(prefix="amqp1-bench-") as folder:
+        source, library = Path(folder, "slowdisk.c"), Path(folder, "slowdisk.so")
+        source.write_text(SOURCE)
+        try:
+            subprocess.run(
+                [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source)],
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=_COMPILE_SECONDS,
+            )
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise Trouble(f"{compiler}: {getattr(error, 'stderr', '') or error}") from error
+        before = os.environ.get("LD_PRELOAD")
+        preload = f"{library}:{before}" if before else str(library)
+        yield {"LD_PRELOAD": preload, "AMQP1_BENCH_FSYNC_US": str(round(milliseconds * 1000))}
+
+
+def fdatasync_us(folder: str | None = None, times: int = 50) -> float:
+    """Measure how long ``fdatasync`` takes on the disk itself, after a write of 4 KiB.
+
+    :param folder: a folder on the disk; None: the default folder for temporary files
+    :returns: the median, microseconds
+    """
+    found = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(times):
+            file.write(b"x" * 4096)
+            file.flush()
+            since = time.perf_counter()
+            os.fdatasync(file.fileno())
+            found.append((time.perf_counter() - since) * 1e6)
+    return statistics.median(found)

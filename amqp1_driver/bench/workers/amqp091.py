@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A plain client of AMQP 0.9.1 that sends and receives on one connection and one channel.
+"""Clients of AMQP 0.9.1: one that is measured, and a loader that fills a queue.
 
-The client repeats the measurement of RabbitMQ's publication on flow control: one thread receives
-with a prefetch and acknowledges each message; another publishes batches of 10,000 and waits for all
-confirms of a batch. The steps are those of ``flow.Worker``. The messages look like those of
-oslo.messaging's driver for RabbitMQ, so that the same tools can count them.
+The measured client sends and receives on one connection and one channel. It repeats the measurement
+of RabbitMQ's publication on flow control: one thread receives with a prefetch and acknowledges each
+message; another publishes batches of 10,000 and waits for all confirms of a batch. The steps are
+those of ``flow.Worker``. The messages look like those of oslo.messaging's driver for RabbitMQ, so
+that the same tools can count them.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import select
 import threading
@@ -21,13 +23,14 @@ from urllib.parse import unquote, urlsplit
 
 import amqp
 
-from . import usage
-from .copies import DIGITS
-from .ledger import FAILED, OK, Histogram, Ledger
-from .load import Errors, outcome, sleep_until
+from . import worker
+from .copies import DIGITS, Copies
+from .ledger import FAILED, OK, Histogram
+from .load import Errors, outcome, sleep_until, watched
 
 _BATCH = 10_000
 _POLL = 0.1
+_PAUSE = 0.02
 
 
 class Batches:
@@ -47,7 +50,7 @@ class Batches:
         self.outside = 0
 
 
-class Worker:
+class Worker(worker.Worker):
     """One connection with one channel.
 
     The reading thread receives messages and confirms, and makes requests; publishers write from
@@ -57,10 +60,8 @@ class Worker:
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
-        parts = urlsplit(order["url"])
-        self._order = order
+        super().__init__(order)
         self._payload = "x" * order["size"]
-        self._ledger = Ledger()
         # py-amqp has one buffer for all writes of a connection. The lock is reentrant, because a
         # callback may write while its own thread makes a request
         self._writing = threading.RLock()
@@ -71,12 +72,7 @@ class Worker:
         self._published = 0
         self._ended = False
         self._requests: deque[Callable[[], None]] = deque()
-        self._connection = amqp.Connection(
-            f"{parts.hostname}:{parts.port or 5672}",
-            unquote(parts.username or "guest"),
-            unquote(parts.password or "guest"),
-            connect_timeout=order["timeout"],
-        )
+        self._connection = _connection(order["url"], order["timeout"])
         # with connection.blocked, basic_publish() of py-amqp would read on a publisher's thread
         self._connection.negotiate_capabilities = {"consumer_cancel_notify": True}
         self._connection.connect()
@@ -92,51 +88,40 @@ class Worker:
         return {"library": f"py-amqp {amqp.__version__}"}
 
     def send(self, at: int, seconds: float, senders: list[dict[str, Any]]) -> dict[str, Any]:
-        """Publish to the queue of each sender, and count the messages received meanwhile.
-
-        :param at: when to begin, monotonic nanoseconds
-        :param senders: as for ``flow.Worker.send``
-        :returns: as ``flow.Worker.send``
-        """
+        """Publish to the queue of each sender; parameters and result as of ``flow.Worker.send``."""
         until = at + int(seconds * 1e9)
-        publishers = []
-        for sender in senders:
-            batches = Batches(sender["first"])
-            queue = f"{sender['topic']}.{self._order['server']}"
-            thread = threading.Thread(
-                target=self._publish, args=(batches, queue, at, until), daemon=True
+        jobs = {
+            sender["name"]: functools.partial(
+                self._publish, sender["first"], self._queue(sender["topic"]), at, until
             )
-            thread.start()
-            publishers.append((sender["name"], batches, thread))
-        before, used = self._count(at), usage.own()
-        after = self._count(until)
-        cpu = usage.own().since(used).cpu_us
-        for _, _, thread in publishers:
-            thread.join()
-        found = {name: outcome([batches]) for name, batches, _ in publishers}
-        return {"senders": found, "received": after - before, "busy": cpu / 1e6 / seconds}
+            for sender in senders
+        }
+        return watched(jobs, self.ledger, at, seconds)
 
     def listen(self, topic: str) -> dict[str, Any]:
         """Start to receive from the queue of a topic."""
-        queue = f"{topic}.{self._order['server']}"
-        self._request(lambda: self._consume(queue))
+        self._request(lambda: self._consume(self._queue(topic)))
         return {}
 
     def hush(self) -> dict[str, Any]:
         """Stop receiving; return the ledger of the received messages."""
         self._request(lambda: self._channel.basic_cancel("receiver"))
-        return self._ledger.dump()
+        return self.ledger.dump()
 
     def close(self) -> dict[str, Any]:
         """Close the connection."""
         self._ended = True
-        self._reader.join(self._order["timeout"])
+        self._reader.join(self.order["timeout"])
         self._connection.close()
         return {}
 
+    def _queue(self, topic: str) -> str:
+        return f"{topic}.{self.order['server']}"
+
     # -- publishers ------------------------------------------------------------------------
 
-    def _publish(self, batches: Batches, queue: str, at: int, until: int) -> None:
+    def _publish(self, sender: int, queue: str, at: int, until: int) -> dict[str, Any]:
+        batches = Batches(sender)
         sleep_until(at)
         while time.monotonic_ns() < until:
             for _ in range(_BATCH):
@@ -153,11 +138,10 @@ class Worker:
                         batches.states.append(FAILED)
                     self._channel.basic_publish(message, "", queue)
             with self._confirmed:
-                if not self._confirmed.wait_for(
-                    lambda: not batches.outside, self._order["timeout"]
-                ):
+                if not self._confirmed.wait_for(lambda: not batches.outside, self.order["timeout"]):
                     batches.errors.add(TimeoutError(f"{batches.outside} messages not confirmed"))
         batches.ended = time.monotonic_ns()
+        return outcome([batches])
 
     def _body(self, sender: int, number: int, now: int) -> str:
         """Return a message in the form in which oslo.messaging's driver for RabbitMQ writes it."""
@@ -188,16 +172,16 @@ class Worker:
             done.set()
 
         self._requests.append(make)
-        if not done.wait(self._order["timeout"]):
+        if not done.wait(self.order["timeout"]):
             raise TimeoutError("the broker does not answer")
 
     def _consume(self, queue: str) -> None:
-        self._channel.basic_qos(0, self._order["prefetch"], False)
+        self._channel.basic_qos(0, self.order["prefetch"], False)
         self._channel.basic_consume(queue, "receiver", callback=self._on_message)
 
     def _on_message(self, message: Any) -> None:
         args = json.loads(json.loads(message.body)["oslo.message"])["args"]
-        self._ledger.note(args["i"], int(args["n"]), args["t"], time.monotonic_ns())
+        self.ledger.note(args["i"], int(args["n"]), args["t"], time.monotonic_ns())
         with self._writing:
             self._channel.basic_ack(message.delivery_tag)
 
@@ -224,7 +208,48 @@ class Worker:
         self._confirmed.notify_all()
         return found
 
-    def _count(self, at: int) -> int:
-        """Wait until ``at``; return how many messages have been received by then."""
-        sleep_until(at)
-        return self._ledger.received
+
+# -- the loader ----------------------------------------------------------------------------
+
+
+def load(url: str, source: str, queue: str, first: int, count: int, timeout: float) -> None:
+    """Take the message in ``source``, and put copies of it into ``queue``.
+
+    :param first: number of the first copy
+    :param timeout: limit for the arrival of the message, and for each operation of the connection,
+        seconds
+    :raises RuntimeError: no message has come into ``source`` in time
+    """
+    connection = _connection(url, timeout, read_timeout=timeout, write_timeout=timeout)
+    connection.connect()
+    channel = connection.channel()
+    body, properties = _fetch(channel, source, timeout)
+    request = json.loads(json.loads(body)["oslo.message"])
+    copy = Copies(body, request["_unique_id"].encode()).copy
+    for number in range(first, first + count):
+        channel.basic_publish(amqp.Message(copy(number), **properties), "", queue)
+    channel.queue_declare(queue, passive=True)  # the broker answers after it has taken all copies
+    connection.close()
+
+
+def _fetch(channel: Any, source: str, timeout: float) -> tuple[bytes, dict[str, Any]]:
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        message = channel.basic_get(source, no_ack=True)
+        if message is not None:
+            body = message.body
+            return body if isinstance(body, bytes) else body.encode(), dict(message.properties)
+        time.sleep(_PAUSE)
+    raise RuntimeError(f"no message comes into {source}")
+
+
+def _connection(url: str, timeout: float, **more: Any) -> Any:
+    """Return a connection to the broker at the URL, which is not open yet."""
+    parts = urlsplit(url)
+    return amqp.Connection(
+        f"{parts.hostname}:{parts.port or 5672}",
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        connect_timeout=timeout,
+        **more,
+    )
