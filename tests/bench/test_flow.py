@@ -219,7 +219,7 @@ def test_the_disk_as_it_is_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _backlog(monkeypatch: pytest.MonkeyPatch, depth: int, loaded: int) -> run.Backlog:
-    monkeypatch.setattr(rabbitmq, "ask", lambda *_: [])
+    monkeypatch.setattr(rabbitmq, "declare", lambda *_: None)
     monkeypatch.setattr(rabbitmq, "depth", lambda *_: depth)
     made = run.Backlog(entry("amqp:"), NODE, {}, 1.0)
     made.seen.extend(bytes(loaded))

@@ -2,9 +2,8 @@
 
 """The RabbitMQ node of a flow benchmark: its disk, and its queues. Main thread.
 
-A client of proton declares, inspects, reads and deletes the queues; it uses no driver of
-oslo.messaging. Requests go to ``/management``, as RabbitMQ documents it: subject = method,
-to = path.
+A client of AMQP 0.9.1 declares, inspects, reads and deletes the queues; it uses no driver of
+oslo.messaging.
 """
 
 from __future__ import annotations
@@ -18,28 +17,22 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import proton
-import proton.reactor
+import amqp
 
 from amqp1_driver.bench import buses
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.flow.plan import Queue
 from amqp1_driver.bench.plan import RABBITMQ
-from amqp1_driver.bench.workers.brief import Brief, address
+from amqp1_driver.bench.workers import amqp091
 from amqp1_driver.bench.workers.copies import DIGITS
 from amqp1_driver.bench.workers.ledger import Ledger
 
 _CTL_SECONDS = 30.0
 
-#: method, path, body
-Request = tuple[str, str, Any]
-
-#: encoded section amqp-value with null: for None proton writes no body, and RabbitMQ requires one
-_NULL = b"\x00\x53\x77\x40"
 _WINDOW = 500
 #: sender and number in the JSON of a message; rabbit's driver writes JSON within JSON
 _SENDER = re.compile(rb'\\?"i\\?": ?(-?\d+)')
@@ -63,7 +56,7 @@ class Node(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Return the URL for AMQP 1.0."""
+        """Return the URL of the node."""
         return f"amqp://{self.address}"
 
     def connections(self) -> list[str]:
@@ -97,176 +90,85 @@ def started(kind: str, fsync_ms: float) -> Iterator[Node]:
 # -- queues --------------------------------------------------------------------------------
 
 
-def declare(queue: Queue, exchange: str) -> list[Request]:
-    """Return the requests that declare a queue.
+def declare(url: str, queues: Sequence[Queue], exchange: str, seconds: float) -> None:
+    """Declare queues.
 
-    :param exchange: name of a topic exchange; if rabbit's driver sends to the queue through it, the
-        requests also declare the exchange and bind the queue to it
+    :param exchange: name of a topic exchange; if rabbit's driver sends to a queue through it, the
+        function also declares the exchange and binds the queue to it
+    :param seconds: time limit of each request, here and below
+    :raises Trouble: the broker refuses, or the connection fails, or the time is over
     """
-    kept = {"durable": True, "auto_delete": False}
-    settings = {**kept, "exclusive": False, "arguments": queue.arguments}
-    requests: list[Request] = [("PUT", address("queues", queue.name), settings)]
-    if queue.key is not None:
-        topic = {**kept, "type": "topic", "internal": False, "arguments": {}}
-        binding = {
-            "source": exchange,
-            "destination_queue": queue.name,
-            "binding_key": queue.key,
-            "arguments": {},
-        }
-        requests += [("PUT", address("exchanges", exchange), topic), ("POST", "/bindings", binding)]
-    return requests
+    with _connected(url, seconds) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_declare(
+                queue.name, durable=True, auto_delete=False, arguments=queue.arguments
+            )
+            if queue.key is not None:
+                channel.exchange_declare(exchange, "topic", durable=True, auto_delete=False)
+                channel.queue_bind(queue.name, exchange, queue.key)
 
 
-def delete(queue: Queue) -> Request:
-    """Return the request that deletes a queue with its messages."""
-    return "DELETE", address("queues", queue.name), None
+def delete(url: str, queues: Iterable[Queue], seconds: float) -> None:
+    """Delete queues with their messages.
+
+    :raises Trouble: as for ``declare``
+    """
+    with _connected(url, seconds) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_delete(queue.name)
 
 
 def depth(url: str, queue: Queue, seconds: float) -> int:
-    """Return the number of messages that wait in a queue."""
-    (body,) = ask(url, [("GET", address("queues", queue.name), None)], seconds)
-    return int(body["message_count"])
+    """Return the number of messages that wait in a queue.
 
-
-def ask(url: str, requests: Sequence[Request], seconds: float) -> list[Any]:
-    """Send requests, one after the other, and return the bodies of the responses.
-
-    :param seconds: time limit of all requests together
-    :raises Trouble: a response is an error, or the connection fails, or the time is over
+    :raises Trouble: as for ``declare``
     """
-    client = _Asking(url, requests, seconds)
-    _run(client)
-    return client.bodies
+    with _connected(url, seconds) as connection:
+        return int(connection.channel().queue_declare(queue.name, passive=True).message_count)
 
 
 def read(url: str, queue: Queue, count: int, seconds: float) -> dict[str, str]:
-    """Take ``count`` messages out of a queue.
+    """Take ``count`` messages out of a queue, and find their numbers without decoding them.
 
     :returns: for each sender, the packed counts of its messages, as ``marks`` of ``Ledger.dump``
-    :raises Trouble: the messages do not arrive within ``seconds``, or one is not from a benchmark
+    :raises Trouble: no message arrives for ``seconds``, or one is not from a benchmark
     """
-    reader = _Reading(url, queue.name, count, seconds)
-    if count:
-        _run(reader)
-    marks: dict[str, str] = reader.ledger.dump()["marks"]
+    ledger, left = Ledger(), count
+
+    def take(message: Any) -> None:
+        nonlocal left
+        data = message.body if isinstance(message.body, bytes) else message.body.encode()
+        sender, number = _SENDER.search(data), _NUMBER.search(data)
+        if sender is None or number is None:
+            raise Trouble(f"reading {queue.name}, {left} messages left: a message is none of ours")
+        ledger.note(int(sender[1]), int(number[1]), 0, 0)
+        left -= 1
+        message.channel.basic_ack(message.delivery_tag)
+
+    with _connected(url, seconds) as connection:
+        channel = connection.channel()
+        channel.basic_qos(0, _WINDOW, False)
+        channel.basic_consume(queue.name, callback=take)
+        while left:
+            try:
+                connection.drain_events(seconds)
+            except TimeoutError:
+                raise Trouble(
+                    f"reading {queue.name}, {left} messages left: no progress in {seconds:g} s"
+                ) from None
+    marks: dict[str, str] = ledger.dump()["marks"]
     return marks
 
 
-def _run(client: Brief) -> None:
+@contextlib.contextmanager
+def _connected(url: str, seconds: float) -> Iterator[Any]:
     try:
-        client.run()
-    except RuntimeError as error:
-        raise Trouble(str(error)) from None
-
-
-class _Pair(proton.reactor.LinkOption):  # type: ignore[misc]
-    """The settings of each of the two links of a management client."""
-
-    def apply(self, link: Any) -> None:
-        """Set the link to send settled messages, and mark it as paired."""
-        link.snd_settle_mode = proton.Link.SND_SETTLED
-        link.properties = proton.PropertyDict({proton.symbol("paired"): True})
-
-
-class _Asking(Brief):
-    """A client that sends each request after the response to the previous request."""
-
-    def __init__(self, url: str, requests: Sequence[Request], seconds: float) -> None:
-        super().__init__(url, seconds, 10)
-        self.bodies: list[Any] = []
-        self._requests = list(requests)
-        self._asked = False
-
-    def doing(self) -> str:
-        """Return method and path of the current request."""
-        method, path, _ = self._requests[min(len(self.bodies), len(self._requests) - 1)]
-        return f"{method} {path}"
-
-    def on_start(self, event: Any) -> None:
-        """Attach both links, which have the same name."""
-        super().on_start(event)
-        event.container.create_receiver(
-            self.connection, "/management", target="$me", name="pair", options=_Pair()
-        )
-        self._sender = event.container.create_sender(
-            self.connection, "/management", source="$me", name="pair", options=_Pair()
-        )
-
-    def on_sendable(self, event: Any) -> None:
-        """Send the first request, as soon as there is credit."""
-        if not self._asked:
-            self._ask()
-
-    def _ask(self) -> None:
-        self._asked = True
-        number = len(self.bodies)
-        method, path, body = self._requests[number]
-        message = proton.Message(id=str(number), address=path, subject=method, reply_to="$me")
-        if body is None:
-            data = message.encode() + _NULL
-        else:
-            message.body = body
-            data = message.encode()
-        delivery = self._sender.delivery(str(number))
-        self._sender.stream(data)
-        self._sender.advance()
-        delivery.settle()
-
-    def on_message(self, event: Any) -> None:
-        """Store a response and send the next request; fail if the response is an error."""
-        if not str(event.message.subject).startswith("2"):
-            self.finish(f"{event.message.subject} {event.message.body!r}")
-            return
-        self.bodies.append(event.message.body)
-        if len(self.bodies) < len(self._requests):
-            self._ask()
-        else:
-            self.finish()
-
-
-class _Reading(Brief):
-    """A client that takes messages and finds their numbers without decoding the messages."""
-
-    def __init__(self, url: str, name: str, count: int, seconds: float) -> None:
-        super().__init__(url, seconds)
-        self.ledger = Ledger()
-        self._name = name
-        self._left = count
-
-    def doing(self) -> str:
-        """Return the queue and the number of messages that are left."""
-        return f"reading {self._name}, {self._left} messages left"
-
-    def on_start(self, event: Any) -> None:
-        """Attach to the queue, and grant the first credit."""
-        super().on_start(event)
-        receiver = event.container.create_receiver(self.connection, address("queues", self._name))
-        receiver.flow(min(_WINDOW, self._left))
-        self._granted = min(_WINDOW, self._left)
-
-    def on_delivery(self, event: Any) -> None:
-        """Accept and count a message, and grant more credit."""
-        delivery = event.delivery
-        if not delivery.readable or delivery.partial:
-            return
-        data = delivery.link.recv(delivery.pending) or b""
-        delivery.link.advance()
-        delivery.update(proton.Delivery.ACCEPTED)
-        delivery.settle()
-        sender, number = _SENDER.search(data), _NUMBER.search(data)
-        if sender is None or number is None:
-            self.finish("a message is none of ours")
-            return
-        self.ledger.note(int(sender[1]), int(number[1]), 0, 0)
-        self._left -= 1
-        self._granted -= 1
-        if not self._left:
-            self.finish()
-        elif self._granted < min(self._left, _WINDOW // 2):
-            more = min(_WINDOW, self._left) - self._granted
-            delivery.link.flow(more)
-            self._granted += more
+        with amqp091.connection(url, seconds) as opened:
+            yield opened
+    except (amqp.AMQPError, OSError) as error:
+        raise Trouble(f"RabbitMQ: {error}") from error
 
 
 # -- a slow disk ---------------------------------------------------------------------------

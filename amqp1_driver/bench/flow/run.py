@@ -50,8 +50,7 @@ class Backlog:
         #: for each message: 1 if any run has received it, else 0
         self.seen = bytearray()
         self._lost = 0
-        for made in (self.queue, self._template):
-            rabbitmq.ask(node.url, rabbitmq.declare(made, self.EXCHANGE), seconds)
+        rabbitmq.declare(node.url, (self.queue, self._template), self.EXCHANGE, seconds)
 
     def fill(self, count: int, tick: Callable[[], None] = lambda: None) -> None:
         """Add messages until ``count`` messages wait.
@@ -205,9 +204,9 @@ class _Run:
     def _start(self, *senders: str) -> Worker:
         entry, node, limits = self._entry, self._node, self._limits
         for sender in senders:
-            found = queue(entry, Backlog.EXCHANGE, self._topic(sender), sender)
-            rabbitmq.ask(node.url, rabbitmq.declare(found, Backlog.EXCHANGE), limits.timeout)
-            self._queues[sender] = found
+            self._queues[sender] = queue(entry, Backlog.EXCHANGE, self._topic(sender), sender)
+        made = list(self._queues.values())
+        rabbitmq.declare(node.url, made, Backlog.EXCHANGE, limits.timeout)
         told = order(entry, self._flow, node, limits, Backlog.EXCHANGE)
         worker = self._crew.add("worker", entry.python, told)
         (ready,) = self._crew.wait("ready", [worker], limits.start)
@@ -291,12 +290,10 @@ class _Run:
 
         A failure becomes an error in the result, so that it does not replace an earlier exception.
         """
-        requests = [rabbitmq.delete(found) for found in self._queues.values()]
-        if requests:
-            try:
-                rabbitmq.ask(self._node.url, requests, self._limits.timeout)
-            except Trouble as error:
-                self._result["errors"]["tidy"] = {"count": 1, "first": str(error)}
+        try:
+            rabbitmq.delete(self._node.url, self._queues.values(), self._limits.timeout)
+        except Trouble as error:
+            self._result["errors"]["tidy"] = {"count": 1, "first": str(error)}
 
     def _topic(self, sender: str) -> str:
         return f"{self._name}-{sender}"

@@ -33,6 +33,23 @@ _POLL = 0.1
 _PAUSE = 0.02
 
 
+def connection(url: str, timeout: float, limited: bool = True) -> Any:
+    """Return a connection to the broker at the URL; as a context manager it opens and closes.
+
+    :param timeout: time limit for opening the connection, seconds
+    :param limited: the time limit is that of each read and write, too
+    """
+    parts = urlsplit(url)
+    return amqp.Connection(
+        f"{parts.hostname}:{parts.port or 5672}",
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        connect_timeout=timeout,
+        read_timeout=timeout if limited else None,
+        write_timeout=timeout if limited else None,
+    )
+
+
 class Batches:
     """The account of one publisher, in the form that :func:`load.outcome` reads.
 
@@ -72,7 +89,7 @@ class Worker(worker.Worker):
         self._published = 0
         self._ended = False
         self._requests: deque[Callable[[], None]] = deque()
-        self._connection = _connection(order["url"], order["timeout"])
+        self._connection = connection(order["url"], order["timeout"], limited=False)
         # with connection.blocked, basic_publish() of py-amqp would read on a publisher's thread
         self._connection.negotiate_capabilities = {"consumer_cancel_notify": True}
         self._connection.connect()
@@ -220,16 +237,15 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
         seconds
     :raises RuntimeError: no message has come into ``source`` in time
     """
-    connection = _connection(url, timeout, read_timeout=timeout, write_timeout=timeout)
-    connection.connect()
-    channel = connection.channel()
-    body, properties = _fetch(channel, source, timeout)
-    request = json.loads(json.loads(body)["oslo.message"])
-    copy = Copies(body, request["_unique_id"].encode()).copy
-    for number in range(first, first + count):
-        channel.basic_publish(amqp.Message(copy(number), **properties), "", queue)
-    channel.queue_declare(queue, passive=True)  # the broker answers after it has taken all copies
-    connection.close()
+    with connection(url, timeout) as opened:
+        channel = opened.channel()
+        body, properties = _fetch(channel, source, timeout)
+        request = json.loads(json.loads(body)["oslo.message"])
+        copy = Copies(body, request["_unique_id"].encode()).copy
+        for number in range(first, first + count):
+            channel.basic_publish(amqp.Message(copy(number), **properties), "", queue)
+        # the broker answers after it has taken all copies
+        channel.queue_declare(queue, passive=True)
 
 
 def _fetch(channel: Any, source: str, timeout: float) -> tuple[bytes, dict[str, Any]]:
@@ -241,15 +257,3 @@ def _fetch(channel: Any, source: str, timeout: float) -> tuple[bytes, dict[str, 
             return body if isinstance(body, bytes) else body.encode(), dict(message.properties)
         time.sleep(_PAUSE)
     raise RuntimeError(f"no message comes into {source}")
-
-
-def _connection(url: str, timeout: float, **more: Any) -> Any:
-    """Return a connection to the broker at the URL, which is not open yet."""
-    parts = urlsplit(url)
-    return amqp.Connection(
-        f"{parts.hostname}:{parts.port or 5672}",
-        unquote(parts.username or "guest"),
-        unquote(parts.password or "guest"),
-        connect_timeout=timeout,
-        **more,
-    )

@@ -40,7 +40,7 @@ class Worker(messaging.Peer):
         """
         self._sender(topic)(0, 0, 0)
         url = self.order["url"]
-        name = "amqp091" if url.startswith("rabbit") else "brief"
+        name = "amqp091" if url.startswith("rabbit") else "amqp10"
         client = importlib.import_module(f"{__package__}.{name}")
         client.load(url, source, queue, first, count, self.order["timeout"])
         return {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Clients on proton, each of which does one task on a RabbitMQ node and ends. One thread."""
+"""A loader that fills a queue of RabbitMQ over AMQP 1.0 with copies of a message. One thread."""
 
 from __future__ import annotations
 
@@ -12,88 +12,6 @@ import proton.handlers
 import proton.reactor
 
 from .copies import Copies
-
-
-def address(kind: str, name: str) -> str:
-    """Return the address of a queue or an exchange, or its path in management requests."""
-    return f"/{kind}/{quote(name, safe='')}"
-
-
-class Brief(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """A client that connects, does its task, and closes the connection.
-
-    :param timeout: seconds without progress, after which the client fails
-    :param prefetch: credit of its receivers; 0: the task grants the credit
-    """
-
-    def __init__(self, url: str, timeout: float, prefetch: int = 0) -> None:
-        super().__init__(prefetch=prefetch, auto_settle=True)
-        self.connection: Any = None
-        self._url = url
-        self._timeout = timeout
-        self._timer: Any = None
-        self._steps = self._seen = 0
-        self._trouble: str | None = None
-
-    def run(self) -> None:
-        """Do the task.
-
-        :raises RuntimeError: the task failed
-        """
-        proton.reactor.Container(self).run()
-        if self._trouble is not None:
-            raise RuntimeError(self._trouble)
-
-    def doing(self) -> str:
-        """Return a description of the current step, for errors."""
-        raise NotImplementedError
-
-    def on_start(self, event: Any) -> None:
-        """Connect, and start the timer."""
-        self._timer = event.container.schedule(self._timeout, self)
-        self.connection = event.container.connect(self._url, reconnect=False)
-
-    def on_timer_task(self, event: Any) -> None:
-        """Fail if there was no progress since the last check."""
-        if self._seen == self._steps:
-            what = "no progress" if self._steps else "not done"
-            self.finish(f"{what} in {self._timeout:g} s")
-            return
-        self._seen = self._steps
-        self._timer = event.container.schedule(self._timeout, self)
-
-    def progress(self) -> None:
-        """Note that there is progress."""
-        self._steps += 1
-
-    def finish(self, trouble: str | None = None) -> None:
-        """Close the connection.
-
-        :param trouble: why the task failed; None: it succeeded
-        """
-        if trouble is not None and self._trouble is None:
-            self._trouble = f"{self.doing()}: {trouble}"
-        self._timer.cancel()
-        self.connection.close()
-
-    def on_transport_error(self, event: Any) -> None:
-        """Fail: the connection is lost, or the broker did not accept it."""
-        self.finish(str(event.transport.condition))
-
-    def on_link_error(self, event: Any) -> None:
-        """Fail: the broker detached the link with an error."""
-        self.finish(str(event.link.remote_condition))
-
-    def on_session_error(self, event: Any) -> None:
-        """Fail: the broker ended the session with an error."""
-        self.finish(str(event.session.remote_condition))
-
-    def on_connection_error(self, event: Any) -> None:
-        """Fail: the broker closed the connection with an error."""
-        self.finish(str(event.connection.remote_condition))
-
-
-# -- the loader ----------------------------------------------------------------------------
 
 
 def load(url: str, source: str, queue: str, first: int, count: int, timeout: float) -> None:
@@ -111,16 +29,62 @@ def load(url: str, source: str, queue: str, first: int, count: int, timeout: flo
     fill.run()
 
 
-class _Loader(Brief):
-    """A client of one queue."""
+class _Loader(proton.handlers.MessagingHandler):  # type: ignore[misc]
+    """A client that connects, does its task on one queue, and closes the connection.
+
+    :param timeout: seconds without progress, after which the client fails
+    """
 
     def __init__(self, url: str, queue: str, timeout: float) -> None:
-        super().__init__(url, timeout)
-        self.address = address("queues", queue)
+        super().__init__(prefetch=0, auto_settle=True)
+        self.address = f"/queues/{quote(queue, safe='')}"
+        self._url = url
+        self._timeout = timeout
+        self._steps = self._seen = 0
+        self._trouble: str | None = None
 
-    def doing(self) -> str:
-        """Return the address of the queue."""
-        return self.address
+    def run(self) -> None:
+        """Do the task.
+
+        :raises RuntimeError: the task failed
+        """
+        proton.reactor.Container(self).run()
+        if self._trouble is not None:
+            raise RuntimeError(self._trouble)
+
+    def on_start(self, event: Any) -> None:
+        """Connect, and start the timer."""
+        self._timer = event.container.schedule(self._timeout, self)
+        self.connection = event.container.connect(self._url, reconnect=False)
+
+    def on_timer_task(self, event: Any) -> None:
+        """Fail if there was no progress since the last check."""
+        if self._seen == self._steps:
+            what = "no progress" if self._steps else "not done"
+            self.finish(f"{what} in {self._timeout:g} s")
+            return
+        self._seen = self._steps
+        self._timer = event.container.schedule(self._timeout, self)
+
+    def finish(self, trouble: str | None = None) -> None:
+        """Close the connection.
+
+        :param trouble: why the task failed; None: it succeeded
+        """
+        if trouble is not None and self._trouble is None:
+            self._trouble = f"{self.address}: {trouble}"
+        self._timer.cancel()
+        self.connection.close()
+
+    def on_transport_error(self, event: Any) -> None:
+        """Fail: the connection is lost, or the broker did not accept it."""
+        self.finish(str(event.transport.condition))
+
+    def on_link_error(self, event: Any) -> None:
+        """Fail: the broker ended link, session or connection with an error."""
+        self.finish(str(event.context.remote_condition))
+
+    on_session_error = on_connection_error = on_link_error
 
 
 class _Fetch(_Loader):
@@ -166,7 +130,7 @@ class _Fill(_Loader):
 
     def on_sendable(self, event: Any) -> None:
         """Send as many copies as credit allows; close the link after the last one."""
-        self.progress()
+        self._steps += 1
         sender, copy = self._sender, self._copies.copy
         for number in range(self._next, min(self._end, self._next + sender.credit)):
             delivery = sender.delivery(str(number))
