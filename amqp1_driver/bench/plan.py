@@ -108,7 +108,7 @@ class Scenario:
     @property
     def title(self) -> str:
         """Return a description of the scenario, for tables and progress."""
-        parts = [f"{self.operation}, {_plural(self.threads, 'thread')}, {size_text(self.size)}"]
+        parts = [f"{self.operation}, {plural(self.threads, 'thread')}, {size_text(self.size)}"]
         if self.reply is not None and self.operation == "call":
             parts.append(f"replies of {size_text(self.reply)}")
         if self.clients > 1:
@@ -120,7 +120,8 @@ class Scenario:
         return ", ".join(parts)
 
 
-def _plural(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun, as "2 threads"."""
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 

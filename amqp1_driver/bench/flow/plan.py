@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from amqp1_driver.bench.plan import Entry, size_text
+from amqp1_driver.bench.plan import Entry, plural, size_text
 
 KINDS = ("two-senders", "receive-and-send")
 #: types of queues; a sender has the name of its queue's type
@@ -74,12 +74,12 @@ class Flow:
         size = size_text(self.size)
         if self.kind == KINDS[0]:
             return (
-                f"two senders: {_threads(self.of(CLASSIC))} to a classic queue, "
-                f"{_threads(self.of(QUORUM))} to a quorum queue, {size}"
+                f"two senders: {plural(self.of(CLASSIC), 'thread')} to a classic queue, "
+                f"{plural(self.of(QUORUM), 'thread')} to a quorum queue, {size}"
             )
         return (
             f"a receiver and a sender: {self.waiting} messages wait, "
-            f"{_threads(self.of(QUORUM))} to a quorum queue, {size}"
+            f"{plural(self.of(QUORUM), 'thread')} to a quorum queue, {size}"
         )
 
     def options(self, entry: Entry) -> list[str]:
@@ -87,10 +87,6 @@ class Flow:
         if self.kind == KINDS[0] or not self.prefetch or entry.kind == PLAIN:
             return list(entry.options)
         return [_PREFETCH[scheme(entry)] + str(self.prefetch), *entry.options]
-
-
-def _threads(number: int) -> str:
-    return f"{number} thread{'s' if number != 1 else ''}"
 
 
 class Queue(NamedTuple):

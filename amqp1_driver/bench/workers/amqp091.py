@@ -25,8 +25,8 @@ import amqp
 
 from . import worker
 from .copies import DIGITS, Copies
-from .ledger import FAILED, OK, Histogram
-from .load import Errors, outcome, sleep_until, watched
+from .ledger import FAILED, OK
+from .load import Record, outcome, sleep_until, watched
 
 _BATCH = 10_000
 _POLL = 0.1
@@ -50,21 +50,11 @@ def connection(url: str, timeout: float, limited: bool = True) -> Any:
     )
 
 
-class Batches:
-    """The account of one publisher, in the form that :func:`load.outcome` reads.
+class Batches(Record):
+    """The record of one publisher; a message is OK when the broker has confirmed it."""
 
-    :param number: number of the publisher; negative: warm-up
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        #: for each message OK if the broker has confirmed it, otherwise FAILED
-        self.states = bytearray()
-        self.latency = Histogram()
-        self.errors = Errors()
-        self.ended = 0
-        #: number of messages that are not confirmed yet
-        self.outside = 0
+    #: number of messages that are not confirmed yet
+    outside = 0
 
 
 class Worker(worker.Worker):
@@ -138,7 +128,7 @@ class Worker(worker.Worker):
     # -- publishers ------------------------------------------------------------------------
 
     def _publish(self, sender: int, queue: str, at: int, until: int) -> dict[str, Any]:
-        batches = Batches(sender)
+        batches = Batches(sender, at)
         sleep_until(at)
         while time.monotonic_ns() < until:
             for _ in range(_BATCH):

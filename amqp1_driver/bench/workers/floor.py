@@ -31,13 +31,9 @@ class Incoming:
         self._answers = answers
 
     def acknowledge(self) -> None:
-        """Do nothing: no bus waits for the acknowledgement."""
+        """Do nothing: there is no bus, no endpoint here requeues, and no caller has a timeout."""
 
-    def requeue(self) -> None:
-        """Do nothing: no endpoint here requeues a message."""
-
-    def heartbeat(self) -> None:
-        """Do nothing: without ``client_timeout`` no server sends heartbeats."""
+    requeue = heartbeat = acknowledge
 
     def reply(self, reply: Any = None, failure: Any = None) -> None:
         """Wake the caller with a reply or a failure; a cast has no caller."""
@@ -53,10 +49,9 @@ class Listener:
         self.on_incoming = on_incoming
 
     def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
+        """Do nothing: there is nothing to stop or to clean up."""
 
-    def cleanup(self) -> None:
-        """Do nothing: there is nothing to clean up."""
+    cleanup = stop
 
 
 class Driver:

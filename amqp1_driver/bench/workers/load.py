@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -53,15 +53,28 @@ class Errors:
         self.kinds[kind] = (count + 1, words)
 
 
-class Sender:
-    """One sending thread, its messages and their outcome."""
+class Record:
+    """The messages of one sender, with their outcome. One thread.
 
-    def __init__(self, load: Load, index: int, send: Send) -> None:
+    :param number: number of the sender; negative: warm-up
+    :param at: when the sender begins, monotonic nanoseconds
+    """
+
+    def __init__(self, number: int, at: int) -> None:
+        self.number = number
+        #: for each message OK or FAILED
         self.states = bytearray()
         self.latency = Histogram()
         self.errors = Errors()
-        self.ended = load.at
-        self.number = load.sender + index if load.sender >= 0 else -1
+        #: when the sender ended, monotonic nanoseconds
+        self.ended = at
+
+
+class Sender(Record):
+    """One sending thread."""
+
+    def __init__(self, load: Load, index: int, send: Send) -> None:
+        super().__init__(load.sender + index if load.sender >= 0 else -1, load.at)
         self._send = send
         self._until = load.at + int(load.seconds * 1e9) if load.seconds else 1 << 63
         self._count = share(load.count, load.threads, index) if load.count else 1 << 63
@@ -124,11 +137,8 @@ def drive(load: Load, send: Send) -> dict[str, Any]:
     return outcome(senders)
 
 
-def outcome(senders: list[Any]) -> dict[str, Any]:
-    """Return the outcome of all senders in a form for JSON.
-
-    :param senders: objects with the attributes states, latency, errors, ended and number
-    """
+def outcome(senders: Sequence[Record]) -> dict[str, Any]:
+    """Return the outcome of all senders in a form for JSON."""
     latency, errors = Histogram(), Errors()
     for sender in senders:
         latency.merge(sender.latency)

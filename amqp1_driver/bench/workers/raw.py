@@ -16,8 +16,8 @@ import proton
 import proton.handlers
 import proton.reactor
 
-from .ledger import FAILED, OK, Histogram
-from .load import Errors, Load, outcome
+from .ledger import FAILED, OK
+from .load import Load, Record, outcome
 from .worker import Worker
 
 
@@ -86,19 +86,14 @@ class Client(_Raw):
         return outcome([window])
 
 
-class _Window(proton.handlers.MessagingHandler):  # type: ignore[misc]
-    """A sender that keeps ``threads`` messages under way until the time is over.
-
-    It has the attributes that ``load.outcome`` reads.
-    """
+class _Window(Record, proton.handlers.MessagingHandler):  # type: ignore[misc]
+    """A sender that keeps ``threads`` messages under way until the time is over."""
 
     def __init__(self, order: dict[str, Any], load: Load) -> None:
-        super().__init__(prefetch=load.threads + 10, auto_settle=True)
-        self.states = bytearray()
-        self.latency = Histogram()
-        self.errors = Errors()
-        self.number = load.sender if load.sender >= 0 else -1
-        self.ended = load.at
+        Record.__init__(self, max(load.sender, -1), load.at)
+        proton.handlers.MessagingHandler.__init__(
+            self, prefetch=load.threads + 10, auto_settle=True
+        )
         self._order = order
         self._calls = order["operation"] == "call"
         self._load = load
