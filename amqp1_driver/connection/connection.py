@@ -15,11 +15,10 @@ from amqp1_driver.addressing.base import AddressConfig
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.addressing.peer import Peer
 from amqp1_driver.connection.close_reason import CloseReason
-from amqp1_driver.connection.context import ConnectionContext
+from amqp1_driver.connection.context import ConnectionContext, Network
 from amqp1_driver.connection.hosts import Hosts
 from amqp1_driver.connection.housekeeping import Housekeeping
 from amqp1_driver.connection.live import LiveConnection
-from amqp1_driver.connection.network import Network
 from amqp1_driver.connection.operation import Operation, Stage, expired
 from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.receiver import Delivery
@@ -75,7 +74,7 @@ class Connection:
         self._router: Router | None = None
         self.outbox = Outbox(lambda: self.host)
         retry = Retry.of(None, Backoff(0.1, 2.0, settings.delivery.link_retry_delay))
-        self._shared = ConnectionContext(port, settings, addresses, unique, retry, self.outbox)
+        self._shared = ConnectionContext(port, settings, addresses, unique, retry)
         self._housekeeping = Housekeeping(
             port, self.outbox, self._senders, settings.delivery.default_sender_link_timeout
         )
@@ -283,7 +282,13 @@ class Connection:
             return
         self._fire(_Event.OPENED)
         self._live = LiveConnection(
-            self, self._shared, self.engine, peer, self._hosts.current, self._generation + 1
+            self,
+            self._shared,
+            self.outbox,
+            self.engine,
+            peer,
+            self._hosts.current,
+            self._generation + 1,
         )
         self._live.attach_replies()
 

@@ -18,6 +18,7 @@ from amqp1_driver.addressing.factory import make_addresser, reply_source
 from amqp1_driver.addressing.peer import Peer, profile_for
 from amqp1_driver.addressing.profiles import Provision
 from amqp1_driver.connection.context import ConnectionContext, LinkContext
+from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.router import Router
 from amqp1_driver.connection.subscription import Subscriber, Subscription
@@ -71,6 +72,7 @@ class LiveConnection:
     """The reply link, and all other links, of one engine.
 
     :param shared: the objects that outlive the engine
+    :param outbox: the messages that are not sent yet
     :param host: of the bus
     :param generation: number that the first context will have
     """
@@ -79,6 +81,7 @@ class LiveConnection:
         self,
         owner: Owner,
         shared: ConnectionContext,
+        outbox: Outbox,
         engine: Engine,
         peer: Peer,
         host: Host,
@@ -86,6 +89,7 @@ class LiveConnection:
     ) -> None:
         self._owner = owner
         self._shared = shared
+        self._outbox = outbox
         self._engine = engine
         self._host = str(host)
         self.peer = peer
@@ -241,7 +245,7 @@ class LiveConnection:
             self._shared.settings.delivery.durable,
         )
         if self.router is None or self._subscriber is None:
-            self.router = Router(self._links, context, self.reply_link)
+            self.router = Router(self._links, context, self.reply_link, self._outbox)
             self._subscriber = Subscriber(self._links, context)
         else:
             self.router.context = self._subscriber.context = context

@@ -15,6 +15,7 @@ from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.addressing.factory import reply_target
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Request
+from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.reply_link import ReplyLink
 from amqp1_driver.connection.sender import Sender
 from amqp1_driver.connection.states import LinkState
@@ -36,9 +37,12 @@ class Router:
 
     :param context: how messages are addressed now
     :param reply_link: the link on which calls get their replies
+    :param outbox: the messages that are not sent yet
     """
 
-    def __init__(self, links: LinkContext, context: BusContext, reply_link: ReplyLink) -> None:
+    def __init__(
+        self, links: LinkContext, context: BusContext, reply_link: ReplyLink, outbox: Outbox
+    ) -> None:
         self._links = links
         self._scheduler = links.shared.network
         self._provisioner = provisioner = links.provisioner
@@ -51,7 +55,7 @@ class Router:
         self._keeps_routes = provisioner is None or provisioner.on_forgotten(self._routes.clear)
         self._names = count(1)
         self._reply_link = reply_link
-        self._outbox = links.shared.outbox
+        self._outbox = outbox
         #: messages that wait until their node is declared, or until there is a token for it
         self._provisioning: dict[Destination | str, Queue] = {}
         self._missing = "a token" if links.profile.needs_tokens else "its queue to be declared"
@@ -187,7 +191,7 @@ class Router:
 
     def _attach_sender(self, address: str | None, node: Node | None = None) -> Sender:
         name = f"send.{next(self._names)}.{address or 'any'}"
-        sender = Sender(self._links, self, address, name, node)
+        sender = Sender(self._links, self, self._outbox, address, name, node)
         self._senders[address] = sender
         sender.attach()
         return sender

@@ -14,6 +14,7 @@ from amqp1_driver.addressing.base import Node
 from amqp1_driver.connection.context import LinkContext
 from amqp1_driver.connection.link import Link
 from amqp1_driver.connection.operation import Kind, Operation, Place, Queue, Stage, expired
+from amqp1_driver.connection.outbox import Outbox
 from amqp1_driver.connection.states import LinkState
 from amqp1_driver.engine.connection import Engine
 from amqp1_driver.engine.link import EngineSender
@@ -45,6 +46,7 @@ class Sender(Link):
     The profile's :class:`ReleasePolicy` says what becomes of a message that comes back RELEASED. A
     mandatory call that comes back does not wait for a reply any more.
 
+    :param outbox: the messages that are not sent yet
     :param address: target; None: the anonymous terminus
     :param name: link name, unique on the connection
     :param node: the target with its declarations; None: it needs no declarations
@@ -54,6 +56,7 @@ class Sender(Link):
         self,
         links: LinkContext,
         owner: SenderOwner,
+        outbox: Outbox,
         address: str | None,
         name: str,
         node: Node | None = None,
@@ -73,7 +76,7 @@ class Sender(Link):
         self._predeclared = predeclared(node.declare) if node is not None else ()
         self.made_at = self.scheduler.now()
         self.link: EngineSender | None = None
-        self._outbox = links.shared.outbox
+        self._outbox = outbox
         #: messages that wait for the link or for credit
         self.queue = Queue(Place.LINK, "credit")
         #: messages that the peer did not accept, in the pause before the driver sends them again
