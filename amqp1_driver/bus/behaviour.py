@@ -14,7 +14,7 @@ from .links import Consumer, Item, Outcome, Producer, Transfer
 from .timers import Schedule
 
 if TYPE_CHECKING:
-    from .endpoints import Endpoints
+    from .engine import Engine
 
 #: Default maximum message size in bytes; RabbitMQ's default is a quarter of it.
 LARGEST_MESSAGE = 67108864
@@ -77,7 +77,7 @@ class Behaviour(ABC):
         else:
             self._paused.discard(address)
 
-    def opened(self, endpoints: Endpoints) -> None:
+    def opened(self, engine: Engine) -> None:
         """Accept a new connection; by default, do nothing."""
         return
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import socket
 import threading
@@ -147,11 +148,18 @@ class Bus:
             raise RuntimeError("the bus has been started already")
         listeners = self._listen()
         behaviour = self._behaviour()
+        new_engine = functools.partial(
+            Engine,
+            behaviour,
+            container=self._container,
+            version=VERSION,
+            idle_timeout=self._idle_timeout,
+            trace=self._trace,
+        )
         self._server = Server(
             listeners,
             behaviour,
-            self.counters,
-            lambda touched, user: self._engine(behaviour, touched, user),
+            new_engine,
             self._users,
             self._context,
             lambda error: self.on_death(error),
@@ -186,7 +194,7 @@ class Bus:
         :param timeout: seconds
         :raises TimeoutError: the thread has not ended in time
         """
-        self._finish(lambda server: server.stop(), timeout)
+        self._finish(Server.stop, timeout)
 
     def kill(self, timeout: float = 5.0) -> None:
         """Close the listening sockets, reset all connections and end: as if the process had died.
@@ -194,7 +202,7 @@ class Bus:
         :param timeout: seconds
         :raises TimeoutError: the thread has not ended in time
         """
-        self._finish(lambda server: server.kill(), timeout)
+        self._finish(Server.kill, timeout)
 
     def _finish(self, how: Callable[[Server], None], timeout: float) -> None:
         server, thread = self._server, self._thread
@@ -219,20 +227,6 @@ class Bus:
         for address, limits in self._queue_limits.items():
             broker.limit(address, limits)
         return broker
-
-    def _engine(
-        self, behaviour: Behaviour, touched: Callable[[], None], user: str | None
-    ) -> Engine:
-        return Engine(
-            behaviour,
-            self.counters,
-            container=self._container,
-            version=VERSION,
-            idle_timeout=self._idle_timeout,
-            touched=touched,
-            trace=self._trace,
-            user=user,
-        )
 
     # -- where ---------------------------------------------------------------
 
@@ -391,8 +385,8 @@ def _connections(server: Server) -> list[ConnectionInfo]:
     return [
         ConnectionInfo(
             c.peer,
-            c.engine.remote_container,
-            c.engine.remote_hostname,
+            c.engine.connection.remote_container,
+            c.engine.connection.remote_hostname,
             c.user,
             c.mechanism,
             tuple(_link_info(link) for link in c.engine.links),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from proton import Message, int32
 
-from .endpoints import Endpoints
+from .engine import Engine
 from .namespace import Namespace
 from .sas import BadToken, Grant, Resource, check, resource
 from .timers import Schedule
@@ -49,7 +49,7 @@ class ClaimsNode:
     """The node ``$cbs``, which handles put-token.
 
     :param known: returns whether an entity exists at a path
-    :param lost: called with the endpoints of a connection after one of its tokens has expired
+    :param lost: called with the engine of a connection after one of its tokens has expired
     :param call_at: schedules timers on the bus's clock
     :param clock: the bus's clock, seconds
     :param wall: seconds since 1970, the clock of tokens
@@ -59,7 +59,7 @@ class ClaimsNode:
         self,
         namespace: Namespace,
         known: Callable[[str], bool],
-        lost: Callable[[Endpoints], None],
+        lost: Callable[[Engine], None],
         call_at: Schedule,
         clock: Callable[[], float],
         wall: Callable[[], float] = time.time,
@@ -72,15 +72,15 @@ class ClaimsNode:
         self._clock = clock
         self._wall = wall
 
-    def answer(self, endpoints: Endpoints, request: Message) -> Message:
+    def answer(self, engine: Engine, request: Message) -> Message:
         """Handle a put-token request; return the reply with the status."""
         try:
-            self._put(endpoints, request)
+            self._put(engine, request)
         except BadToken as exc:
             return _reply(exc.status, tracked(str(exc)))
         return _reply(202, "Accepted")
 
-    def _put(self, endpoints: Endpoints, request: Message) -> None:
+    def _put(self, engine: Engine, request: Message) -> None:
         properties = request.properties or {}
         operation, kind = properties.get("operation"), properties.get("type")
         name = properties.get("name")
@@ -98,26 +98,26 @@ class ClaimsNode:
             raise BadToken(401, f"InvalidAudience: The token is not for {name}")
         if audience.path and not self._known(audience.path):
             raise BadToken(404, f"The messaging entity '{name}' could not be found.")
-        self._grant(endpoints, Resource("", audience.path), grant)
+        self._grant(engine, Resource("", audience.path), grant)
 
-    def _grant(self, endpoints: Endpoints, audience: Resource, grant: Grant) -> None:
-        claims: Claims = endpoints.context
+    def _grant(self, engine: Engine, audience: Resource, grant: Grant) -> None:
+        claims: Claims = engine.context
         claims.nobody = False
         claims.grants[audience] = grant
         due = self._clock() + grant.expires - self._wall()
         # A token may be valid for hours while its connection is short: the weak reference keeps the
         # timer from holding the connection in memory.
-        weak = weakref.ref(endpoints)
+        weak = weakref.ref(engine)
         self._call_at(due, lambda: self._expire(weak(), audience, grant))
 
-    def _expire(self, endpoints: Endpoints | None, audience: Resource, grant: Grant) -> None:
+    def _expire(self, engine: Engine | None, audience: Resource, grant: Grant) -> None:
         """Remove the grant of an expired token, unless a newer token has replaced it."""
-        if endpoints is None:
+        if engine is None:
             return
-        claims: Claims = endpoints.context
+        claims: Claims = engine.context
         if claims.grants.get(audience) is grant:
             del claims.grants[audience]
-            self._lost(endpoints)
+            self._lost(engine)
 
 
 def _reply(status: int, description: str) -> Message:

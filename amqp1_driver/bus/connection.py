@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from .counters import Counters
 from .engine import Engine
 from .log import logger
 from .sasl import SaslServer, State
@@ -19,6 +18,7 @@ from .timers import Alarm
 from .tls import TlsServer
 
 if TYPE_CHECKING:
+    from .server import Server
     from .websocket import WebSocketServer
 
 LOG = logger(__name__)
@@ -34,37 +34,6 @@ _LINGER = 1.0
 _RESET = struct.pack("ii", 1, 0)
 
 
-class Host(Protocol):
-    """Interface of the server that owns a connection."""
-
-    counters: Counters
-    users: Mapping[str, str]
-    #: SASL mechanisms without a user name, offered besides PLAIN.
-    anonymous: tuple[str, ...]
-
-    def new_engine(self, touched: Callable[[], None], user: str | None) -> Engine: ...
-    def now(self) -> float: ...
-    def call_at(
-        self, when: float, function: Callable[[], None], connection: SocketConnection | None = None
-    ) -> Any: ...
-    def touch(self, connection: SocketConnection) -> None: ...
-    def watch(self, connection: SocketConnection, reading: bool, writing: bool) -> None: ...
-    def forget(self, connection: SocketConnection) -> None: ...
-
-
-class Layer(Protocol):
-    """A layer between the socket and AMQP: TLS or WebSocket.
-
-    The connection passes ``output`` to the layer below.
-    """
-
-    output: bytearray
-
-    def feed(self, data: bytes) -> bytes: ...
-    def wrap(self, data: bytes | bytearray) -> None: ...
-    def close(self) -> None: ...
-
-
 class SocketConnection:
     """A connection as a stack of layers; lives on the bus thread.
 
@@ -74,7 +43,7 @@ class SocketConnection:
 
     def __init__(
         self,
-        host: Host,
+        host: Server,
         sock: socket.socket,
         peer: str,
         context: ssl.SSLContext | None,
@@ -87,8 +56,9 @@ class SocketConnection:
         self._host = host
         self._tls = TlsServer(context) if context is not None else None
         self._websocket = websocket
-        #: The optional layers WebSocket and TLS, from the top down.
-        self._layers: list[Layer] = [x for x in (websocket, self._tls) if x is not None]
+        #: The optional layers WebSocket and TLS, from the top down. The output of a layer goes to
+        #: the layer below.
+        self._layers = [x for x in (websocket, self._tls) if x is not None]
         self._sasl: SaslServer | None = None
         self._out = bytearray()
         self._watched = (True, False)
@@ -98,13 +68,11 @@ class SocketConnection:
         self._lingering = False
         self._tick_alarm = Alarm(lambda when, tick: host.call_at(when, tick, self), self.pump)
         if self._tls is None:
-            self._sasl = SaslServer(host.users, None, host.anonymous)
+            self._sasl = SaslServer(host.users, None, host.behaviour.anonymous)
         host.call_at(host.now() + OPEN_TIME, self._open_timer, self)
 
     def _open_timer(self) -> None:
-        if self.closed or self._lingering:
-            return
-        if self.engine is None or not self.engine.opened:
+        if not self._lingering and (self.engine is None or not self.engine.opened):
             LOG.warning(
                 "The connection from %s is closed: no Open within %g s", self.peer, OPEN_TIME
             )
@@ -146,7 +114,9 @@ class SocketConnection:
             self._finished = True
             return
         if self._tls is not None and self._sasl is None and self._tls.established:
-            self._sasl = SaslServer(self._host.users, self._tls.subject, self._host.anonymous)
+            self._sasl = SaslServer(
+                self._host.users, self._tls.subject, self._host.behaviour.anonymous
+            )
         if data and self.engine is None and self._sasl is not None:
             data = self._authenticate(self._sasl, data)
         if data and self.engine is not None:
@@ -160,14 +130,15 @@ class SocketConnection:
         rest = sasl.feed(data)
         if sasl.state is State.DONE:
             user = sasl.user if sasl.mechanism == "PLAIN" else None
-            self.engine = self._host.new_engine(lambda: self._host.touch(self), user)
+            touched = functools.partial(self._host.touch, self)
+            self.engine = self._host.new_engine(touched=touched, user=user)
         elif sasl.state is State.FAILED:
-            self._host.counters.auth_failures += 1
+            self._host.behaviour.counters.auth_failures += 1
             self._finished = True
         return rest
 
     def _end_of_input(self) -> None:
-        if self.engine is not None and not self._lingering:
+        if self.engine is not None:
             self.engine.end_of_input()
             self._send()
         self.close()
@@ -178,20 +149,16 @@ class SocketConnection:
         """Process pending events of the engine and send pending output."""
         if self.closed:
             return
-        if self.engine is not None and not self._lingering:
+        if self.engine is not None:
             self.engine.process()
-            self._tick()
+            deadline = self.engine.tick(self._host.now())
+            if deadline is not None:
+                self._tick_alarm.set(deadline)
         self._send()
 
     def on_writable(self) -> None:
         """Send pending output: the socket accepts bytes again."""
         self._send()
-
-    def _tick(self) -> None:
-        assert self.engine is not None
-        deadline = self.engine.tick(self._host.now())
-        if deadline is not None:
-            self._tick_alarm.set(deadline)
 
     def _fill(self) -> None:
         """Pass pending output down the layers into the send buffer."""
@@ -199,7 +166,7 @@ class SocketConnection:
         for layer in self._layers:
             if data:
                 layer.wrap(data)
-            elif self._finished and not self._lingering:
+            elif self._finished:
                 layer.close()
             data, layer.output = layer.output, bytearray()
         self._out += data
@@ -272,10 +239,13 @@ class SocketConnection:
         self._host.call_at(self._host.now() + _LINGER, self.close, self)
 
     def close_cleanly(self, condition: str, description: str) -> None:
-        """Close with an AMQP error; before SASL is done, close the socket at once."""
+        """Close with an AMQP error; without an engine, close the socket at once.
+
+        There is no engine before SASL is done, and none while the connection lingers.
+        """
         if self.engine is None:
             self.close()
-        elif not self._lingering:
+        else:
             self.engine.close(condition, description)
 
     def close(self, *, reset: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 """The bus's ends of links, and the messages on them. Everything here lives on the bus thread.
 
-Only this module, the engine and its endpoints call proton. The message path calls proton's C
+Only this module, the engine and its flow echoes call proton. The message path calls proton's C
 functions directly: the wrapper objects of the Python binding cost more than the protocol itself.
 """
 
@@ -34,7 +34,7 @@ from proton import Condition, Delivery
 from amqp1_driver.flowframe import add_link_state
 
 if TYPE_CHECKING:
-    from .endpoints import Endpoints
+    from .engine import Engine
 
 #: Limit of message bytes that the bus holds for a connection whose client does not read. One
 #: message in progress may exceed the limit.
@@ -96,6 +96,19 @@ class Item(Protocol):
     def settle(self, outcome: Outcome) -> None: ...
 
 
+def write_outcome(handle: Any, outcome: Outcome) -> None:
+    """Send an outcome for a delivery, with all its fields; the caller then settles."""
+    if outcome.state == PN_REJECTED or outcome.state == PN_MODIFIED:
+        delivery = Delivery(handle)
+        delivery.local.condition = outcome.condition
+        delivery.local.failed = outcome.failed
+        delivery.local.undeliverable = outcome.undeliverable
+        delivery.local.annotations = outcome.annotations
+        delivery.update(outcome.state)
+    elif outcome.state:
+        pn_delivery_update(handle, outcome.state)
+
+
 def _own(value: Any) -> Any:
     """Copy a value out of proton's memory.
 
@@ -135,8 +148,8 @@ class Link:
     ``link`` is proton's wrapper, which keeps the C object alive.
     """
 
-    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
-        self.endpoints = endpoints
+    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
+        self.engine = engine
         self.link = link
         self.impl = link._impl
         self.address = address
@@ -155,14 +168,14 @@ class Link:
     def detach(self, condition: str, description: str) -> None:
         """Detach the link (closed) with an error, e.g. after the deletion of its node."""
         if not self.closed:
-            self.endpoints.detach(self, Condition(condition, description))
+            self.engine.detach(self, Condition(condition, description))
 
 
 class Producer(Link):
     """A link on which a client sends to the bus; ``address`` None = the anonymous terminus."""
 
-    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
-        super().__init__(endpoints, link, address)
+    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
+        super().__init__(engine, link, address)
         #: Number of received transfers that are not yet settled.
         self.held = 0
         #: Received parts of an unfinished message; ``taken`` is their size in bytes.
@@ -195,7 +208,7 @@ class Producer(Link):
         """
         if self.closed:
             return
-        wanted = self.endpoints.behaviour.window(self)
+        wanted = self.engine.behaviour.window(self)
         # Credit left at the peer: proton also counts transfers that arrived but are unread.
         granted = pn_link_credit(self.impl) - pn_link_queued(self.impl)
         if wanted <= 0:
@@ -204,7 +217,7 @@ class Producer(Link):
             change = wanted - granted if granted * 2 < wanted else 0
         if change:
             pn_link_flow(self.impl, change)
-            self.endpoints.touch()
+            self.engine.touch()
 
     @property
     def credit(self) -> int:
@@ -238,27 +251,20 @@ class Transfer:
         producer = self.producer
         if handle is None or producer.closed:
             return
-        if outcome.state == PN_REJECTED or outcome.state == PN_MODIFIED:
-            delivery = Delivery(handle)
-            delivery.local.condition = outcome.condition
-            delivery.local.failed = outcome.failed
-            delivery.local.undeliverable = outcome.undeliverable
-            delivery.local.annotations = outcome.annotations
-            delivery.update(outcome.state)
-        elif outcome.state:
-            pn_delivery_update(handle, outcome.state)
+        write_outcome(handle, outcome)
         pn_delivery_settle(handle)
         producer.held -= 1
-        producer.endpoints.counters.outcomes[outcome.name] += 1
-        producer.endpoints.touch()
+        engine = producer.engine
+        engine.counters.outcomes[outcome.name] += 1
+        engine.touch()
         producer.adjust()
 
 
 class Consumer(Link):
     """A link on which a client receives from the bus."""
 
-    def __init__(self, endpoints: Endpoints, link: Any, address: str | None) -> None:
-        super().__init__(endpoints, link, address)
+    def __init__(self, engine: Engine, link: Any, address: str | None) -> None:
+        super().__init__(engine, link, address)
         self.presettled = link.remote_snd_settle_mode == PN_SND_SETTLED
         #: proton's delivery -> the object that receives the outcome, in the order of sending.
         self.unsettled: dict[Any, Item] = {}
@@ -270,7 +276,7 @@ class Consumer(Link):
     @property
     def credit(self) -> int:
         """Return how many more messages the client takes now; 0 while the client does not read."""
-        if self.closed or self.endpoints.congested:
+        if self.closed or self.engine.congested:
             return 0
         return int(pn_link_credit(self.impl))
 
@@ -285,13 +291,13 @@ class Consumer(Link):
         handle = pn_delivery(self.impl, tag or b"%x" % self._tags)
         pn_link_send(self.impl, data)
         pn_link_advance(self.impl)
-        endpoints = self.endpoints
-        counters = endpoints.counters
+        engine = self.engine
+        counters = engine.counters
         counters.messages_out += 1
-        endpoints.given += len(data)
-        if endpoints.given > UNSENT_LIMIT:
-            endpoints.weigh()
-        endpoints.touch()
+        engine.given += len(data)
+        if engine.given > UNSENT_LIMIT:
+            engine.weigh()
+        engine.touch()
         if item is None or self.presettled:
             counters.presettled_out += 1
             pn_delivery_settle(handle)
@@ -303,7 +309,7 @@ class Consumer(Link):
         """Answer a drain request: use up the credit for which no messages are left (2.6.7)."""
         if pn_link_get_drain(self.impl) and self.credit > 0:
             self._given_back += pn_link_drained(self.impl)
-            self.endpoints.touch()
+            self.engine.touch()
 
     def drain_to_state(self, frames: bytes) -> bytes:
         """Add the state of this link to a Flow frame about its session (2.6.7).

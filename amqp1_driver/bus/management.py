@@ -13,7 +13,7 @@ from typing import Any
 
 from proton import Message, int32, timestamp
 
-from .endpoints import Endpoints
+from .engine import Engine
 from .links import ACCEPTED, DELIVERY_FAILED, Outcome, rejected
 from .locks import LOST, Lock, LockQueue
 from .sessions import SessionQueue
@@ -40,7 +40,7 @@ class ManagementNode:
             _VENDOR + "update-disposition": self._settle,
         }
 
-    def answer(self, endpoints: Endpoints, request: Message) -> Message:
+    def answer(self, engine: Engine, request: Message) -> Message:
         """Execute the operation in the application property ``operation``; return the reply."""
         operation = (request.properties or {}).get("operation")
         reply = Message(body={})

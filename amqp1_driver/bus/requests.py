@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from proton import Message, MessageException
 
-from .endpoints import Endpoints
+from .engine import Engine
 from .links import ACCEPTED, Consumer, Outcome, Producer, Transfer, rejected
 
 #: Maximum number of replies that wait for the credit of one link; the node then refuses requests.
@@ -33,7 +33,7 @@ class RequestNode:
     :param answer: returns the reply to a request; the node fills in the correlation-id
     """
 
-    def __init__(self, name: str, answer: Callable[[Endpoints, Message], Message]) -> None:
+    def __init__(self, name: str, answer: Callable[[Engine, Message], Message]) -> None:
         self.name = name
         self._answer = answer
         #: Reply link -> replies that wait for its credit.
@@ -61,13 +61,13 @@ class RequestNode:
         except MessageException as exc:
             transfer.settle(rejected("amqp:decode-error", str(exc)))
             return
-        endpoints = transfer.producer.endpoints
+        engine = transfer.producer.engine
         consumer = self._link_for(transfer.producer, request.reply_to)
         if consumer is not None and len(self._waiting[consumer]) >= _WAITING:
             what = f"{_WAITING} replies wait for credit"
             transfer.settle(rejected("amqp:resource-limit-exceeded", what))
             return
-        reply = self._answer(endpoints, request)
+        reply = self._answer(engine, request)
         transfer.settle(ACCEPTED)
         if consumer is not None and not consumer.closed:
             reply.address = request.reply_to
@@ -81,7 +81,7 @@ class RequestNode:
         :returns: the reply link on the producer's connection whose target address is ``reply_to``;
             otherwise the first reply link on that connection, None without any
         """
-        links = [c for c in self._waiting if c.endpoints is producer.endpoints]
+        links = [c for c in self._waiting if c.engine is producer.engine]
         for consumer in links:
             if reply_to and consumer.link.remote_target.address == reply_to:
                 return consumer

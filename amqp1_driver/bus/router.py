@@ -91,7 +91,7 @@ class Subscription:
         for position, (_, item) in enumerate(self.backlog):
             if item is None:
                 del self.backlog[position]
-                self.consumer.endpoints.counters.dropped += 1
+                self.consumer.engine.counters.dropped += 1
                 return
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .behaviour import Behaviour
 from .connection import SocketConnection
-from .counters import Counters
 from .engine import Engine
 from .log import logger
 from .timers import Timers
@@ -34,13 +33,12 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Seconds that a stopping bus waits for the peers' Close frames.
 _CLOSE_TIME = 2.0
 
-EngineFactory = Callable[[Callable[[], None], str | None], Engine]
 NewWebSocket = Callable[[], "WebSocketServer"]
 T = TypeVar("T")
 
 
 class Server:
-    """The server that runs one behaviour on listening sockets; implements connection.Host.
+    """The server that runs one behaviour on listening sockets.
 
     :meth:`run` is the body of the bus thread. Other threads may use :meth:`call`,
     :meth:`wait_until` and :meth:`post`; everything else is for the bus thread only.
@@ -50,6 +48,7 @@ class Server:
 
     :param listeners: listening socket -> factory of the WebSocket layer of its connections; None =
         no WebSocket
+    :param new_engine: creates an :class:`Engine`, given ``touched`` and ``user``
     :param on_death: called on the bus thread with the exception that ends this thread
     """
 
@@ -57,16 +56,13 @@ class Server:
         self,
         listeners: Mapping[socket.socket, NewWebSocket | None],
         behaviour: Behaviour,
-        counters: Counters,
-        new_engine: EngineFactory,
+        new_engine: Callable[..., Engine],
         users: Mapping[str, str],
         context: ssl.SSLContext | None,
         on_death: Callable[[BaseException], object] = bool,
     ) -> None:
         self._on_death = on_death
-        self.counters = counters
         self.users = users
-        self.anonymous = behaviour.anonymous
         self.connections: dict[SocketConnection, None] = {}
         self.new_engine = new_engine
         self.behaviour = behaviour
@@ -131,7 +127,7 @@ class Server:
             raise RuntimeError("the bus is not running")
         future.result(timeout)
 
-    # -- for connections and behaviours (connection.Host) ----------------------
+    # -- for connections and behaviours ------------------------------------------
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""
@@ -298,7 +294,7 @@ class Server:
         name = f"{peer[0]}:{peer[1]}"
         connection = SocketConnection(self, sock, name, self._context, websocket)
         self.connections[connection] = None
-        self.counters.connections += 1
+        self.behaviour.counters.connections += 1
         self._selector.register(sock, selectors.EVENT_READ, connection)
 
     @staticmethod

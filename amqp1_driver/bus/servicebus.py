@@ -18,7 +18,7 @@ from amqp1_driver.wire.types import WireError
 from .behaviour import Behaviour
 from .cbs import Claims, ClaimsNode
 from .counters import Counters
-from .endpoints import Endpoints
+from .engine import Engine
 from .entities import Entities
 from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
 from .locks import LOST, Lock, LockQueue
@@ -82,28 +82,28 @@ class ServiceBus(Behaviour):
 
     # -- connections and their claims ------------------------------------------
 
-    def opened(self, endpoints: Endpoints) -> None:
+    def opened(self, engine: Engine) -> None:
         """Create the claims of a new connection.
 
         A connection without a known name must put its first token within ``token_grace`` seconds.
         """
-        rule = self._rules.get(endpoints.user or "")
-        claims = endpoints.context = Claims(rule.rights if rule is not None else frozenset())
+        rule = self._rules.get(engine.user or "")
+        claims = engine.context = Claims(rule.rights if rule is not None else frozenset())
         if claims.nobody:
             due = self.clock() + self._namespace.token_grace
-            self.call_at(due, lambda: self._shut_out(endpoints))
+            self.call_at(due, lambda: self._shut_out(engine))
 
-    def _shut_out(self, endpoints: Endpoints) -> None:
-        if endpoints.context.nobody and endpoints.close is not None:
+    def _shut_out(self, engine: Engine) -> None:
+        if engine.context.nobody and not engine.closed:
             grace = self._namespace.token_grace
             what = f"Unauthorized access. No token was put within {grace:g} seconds."
-            endpoints.close("amqp:unauthorized-access", tracked(what))
+            engine.close("amqp:unauthorized-access", tracked(what))
 
-    def _check_links(self, endpoints: Endpoints) -> None:
+    def _check_links(self, engine: Engine) -> None:
         """Detach the links to which the connection has no right after a token has expired."""
-        for link in endpoints.links:
+        for link in engine.links:
             path = _path(link)
-            if path != CBS and not endpoints.context.allow(path, _right(link)):
+            if path != CBS and not engine.context.allow(path, _right(link)):
                 link.detach(self._namespace.expired_condition, _unauthorized(link))
 
     def _admit(self, link: Link) -> str:
@@ -112,7 +112,7 @@ class ServiceBus(Behaviour):
         :raises Refused: the connection has no right to the entity
         """
         path = _path(link)
-        if path != CBS and not link.endpoints.context.allow(path, _right(link)):
+        if path != CBS and not link.engine.context.allow(path, _right(link)):
             raise Refused("amqp:unauthorized-access", _unauthorized(link))
         return path
 

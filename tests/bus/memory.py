@@ -136,7 +136,6 @@ class Client:
         self.session = self.new_session()
         self.engine = Engine(
             bus.behaviour,
-            bus.counters,
             container="the-bus",
             version="0",
             idle_timeout=16.0,

@@ -394,12 +394,12 @@ def test_who_has_gone_when_the_grace_ends_does_no_harm(bus: MemoryBus) -> None:
 def test_a_token_does_not_keep_a_connection_that_has_gone_in_memory(bus: MemoryBus) -> None:
     claimant = Claimant(bus)
     claimant.put(HOUR)
-    endpoints = weakref.ref(claimant.client.engine._endpoints)
+    engine = weakref.ref(claimant.client.engine)
     claimant.client.vanish()
     del claimant
     bus.advance(21)  # the grace is over, too
     gc.collect()
-    assert endpoints() is None
+    assert engine() is None
     bus.advance(3600)
 
 

@@ -25,7 +25,6 @@ class Raw:
     def __init__(self, behaviour: Behaviour) -> None:
         self.engine = Engine(
             behaviour,
-            Counters(),
             container="bus",
             version="0",
             idle_timeout=16.0,

@@ -23,7 +23,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 from amqp1_driver.bus import Bus, connection, server
-from amqp1_driver.bus import endpoints as bus_endpoints
+from amqp1_driver.bus import engine as bus_engine
 from amqp1_driver.bus.broker import Broker
 from amqp1_driver.bus.connection import SocketConnection
 from amqp1_driver.bus.counters import Counters
@@ -315,8 +315,8 @@ def test_a_websocket_request_that_is_not_ascii_is_refused(name: str) -> None:
         (SocketConnection, "pump"),
         (SocketConnection, "on_writable"),
         (SocketConnection, "_linger"),
-        (bus_endpoints.Endpoints, "_on_open"),
-        (bus_endpoints.Endpoints, "give_up_all"),
+        (Engine, "_on_open"),
+        (Engine, "_give_up"),
     ],
 )
 def test_a_callback_that_raises_costs_one_connection(
@@ -326,9 +326,7 @@ def test_a_callback_that_raises_costs_one_connection(
     original, raised = getattr(owner, name), []
     assert bus._server is not None
     spared = [
-        part
-        for connection in bus._server.connections
-        for part in (connection, connection.engine, connection.engine._endpoints)
+        part for connection in bus._server.connections for part in (connection, connection.engine)
     ]  # type: ignore[union-attr]
 
     def once(self: Any, *arguments: Any) -> Any:
@@ -458,7 +456,7 @@ def test_names_of_links_stay_on_their_line(
 
 
 def test_all_of_the_bus_logs_in_that_way() -> None:
-    folder = Path(bus_endpoints.__file__).parent
+    folder = Path(bus_engine.__file__).parent
     users = [path.name for path in folder.glob("*.py") if "getLogger" in path.read_text()]
     assert users == ["log.py"]
 
@@ -516,20 +514,16 @@ sys.exit(main(["bus", "--listen", "127.0.0.1:0"]))
 class FakeHost:
     """What a connection needs of the server, with a clock that stands still."""
 
-    anonymous = ()
-
     def __init__(self) -> None:
         self.users: dict[str, str] = {}
-        self.counters = Counters()
         self.time = 100.0
         self.timers: list[tuple[float, Any]] = []
         self.watched: list[tuple[bool, bool]] = []
-        self.behaviour = Broker(self.counters)
+        self.behaviour = Broker(Counters())
 
     def new_engine(self, touched: Any, user: Any) -> Engine:
         return Engine(
             self.behaviour,
-            self.counters,
             container="bus",
             version="1",
             idle_timeout=16.0,
@@ -638,7 +632,7 @@ def test_messages_for_a_client_that_never_reads_are_bounded() -> None:
 
 
 def test_links_and_sessions_of_a_connection_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bus_endpoints, "MAX_LINKS", 3)
+    monkeypatch.setattr(bus_engine, "MAX_LINKS", 3)
     bus = MemoryBus("broker")
     client = bus.client()
     kept = [client.sender("q") for _ in range(3)]

@@ -356,9 +356,9 @@ def tunnel(data: bytes) -> None:
 # -- the embedded bus --------------------------------------------------------------------------
 
 
-def _bus_engine(behaviour: Behaviour, counters: Counters, name: str) -> BusEngine:
+def _bus_engine(behaviour: Behaviour, name: str) -> BusEngine:
     return BusEngine(
-        behaviour, counters, container=name, version="0", idle_timeout=16.0, touched=lambda: None
+        behaviour, container=name, version="0", idle_timeout=16.0, touched=lambda: None
     )
 
 
@@ -374,7 +374,7 @@ def bus(data: bytes) -> None:
     choices = Choices(data)
     counters = Counters()
     behaviour = _behaviour(bool(choices.byte() & 1), counters)
-    engines = [_bus_engine(behaviour, counters, f"bus-{n}") for n in range(2)]
+    engines = [_bus_engine(behaviour, f"bus-{n}") for n in range(2)]
     for engine in engines:
         engine.feed(
             b"AMQP\x00\x01\x00\x00"
@@ -403,7 +403,7 @@ def bus(data: bytes) -> None:
     for engine in there:
         engine.end_of_input()
         engine.lost()
-    third = _bus_engine(behaviour, counters, "bus-3")
+    third = _bus_engine(behaviour, "bus-3")
     third.feed(b"AMQP\x00\x01\x00\x00" + _frame(0x10, b"\xa1\x05hello"))
     assert third.output() is not None
     third.lost()
