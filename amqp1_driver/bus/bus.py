@@ -387,8 +387,8 @@ def _connections(server: Server) -> list[ConnectionInfo]:
             c.peer,
             c.engine.connection.remote_container,
             c.engine.connection.remote_hostname,
-            c.user,
-            c.mechanism,
+            c.sasl.user,
+            c.sasl.mechanism,
             tuple(_link_info(link) for link in c.engine.links),
         )
         for c in server.connections

@@ -59,7 +59,7 @@ class SocketConnection:
         #: The optional layers WebSocket and TLS, from the top down. The output of a layer goes to
         #: the layer below.
         self._layers = [x for x in (websocket, self._tls) if x is not None]
-        self._sasl: SaslServer | None = None
+        self.sasl = SaslServer(host.users, None, host.behaviour.anonymous)
         self._out = bytearray()
         self._watched = (True, False)
         #: True once no more output will come; the connection shuts down after sending what is
@@ -67,8 +67,6 @@ class SocketConnection:
         self._finished = False
         self._lingering = False
         self._tick_alarm = Alarm(lambda when, tick: host.call_at(when, tick, self), self.pump)
-        if self._tls is None:
-            self._sasl = SaslServer(host.users, None, host.behaviour.anonymous)
         host.call_at(host.now() + OPEN_TIME, self._open_timer, self)
 
     def _open_timer(self) -> None:
@@ -77,16 +75,6 @@ class SocketConnection:
                 "The connection from %s is closed: no Open within %g s", self.peer, OPEN_TIME
             )
             self.close()
-
-    @property
-    def user(self) -> str | None:
-        """Return the authenticated name, None without one."""
-        return self._sasl.user if self._sasl is not None else None
-
-    @property
-    def mechanism(self) -> str | None:
-        """Return the SASL mechanism, None without SASL."""
-        return self._sasl.mechanism if self._sasl is not None else None
 
     # -- input ---------------------------------------------------------------
 
@@ -113,12 +101,8 @@ class SocketConnection:
             # The output already contains the alert that gives the reason.
             self._finished = True
             return
-        if self._tls is not None and self._sasl is None and self._tls.established:
-            self._sasl = SaslServer(
-                self._host.users, self._tls.subject, self._host.behaviour.anonymous
-            )
-        if data and self.engine is None and self._sasl is not None:
-            data = self._authenticate(self._sasl, data)
+        if data and self.engine is None:
+            data = self._authenticate(data)
         if data and self.engine is not None:
             self.engine.feed(data)
         if self._websocket is not None and self._websocket.ended:
@@ -126,7 +110,10 @@ class SocketConnection:
             if self.engine is not None:
                 self.engine.end_of_input()
 
-    def _authenticate(self, sasl: SaslServer, data: bytes) -> bytes:
+    def _authenticate(self, data: bytes) -> bytes:
+        sasl = self.sasl
+        if self._tls is not None:
+            sasl.external = self._tls.subject
         rest = sasl.feed(data)
         if sasl.state is State.DONE:
             user = sasl.user if sasl.mechanism == "PLAIN" else None
@@ -140,7 +127,7 @@ class SocketConnection:
     def _end_of_input(self) -> None:
         if self.engine is not None:
             self.engine.end_of_input()
-            self._send()
+            self.on_writable()
         self.close()
 
     # -- output --------------------------------------------------------------
@@ -154,11 +141,7 @@ class SocketConnection:
             deadline = self.engine.tick(self._host.now())
             if deadline is not None:
                 self._tick_alarm.set(deadline)
-        self._send()
-
-    def on_writable(self) -> None:
-        """Send pending output: the socket accepts bytes again."""
-        self._send()
+        self.on_writable()
 
     def _fill(self) -> None:
         """Pass pending output down the layers into the send buffer."""
@@ -173,9 +156,8 @@ class SocketConnection:
 
     def _amqp_output(self) -> bytearray:
         """Return the output of SASL or of the engine; empty once the engine has finished."""
-        if self._sasl is not None and self._sasl.output:
-            plain = self._sasl.output
-            self._sasl.output = bytearray()
+        if self.sasl.output:
+            plain, self.sasl.output = self.sasl.output, bytearray()
             return plain
         if self.engine is None or self._finished:
             return bytearray()
@@ -187,7 +169,8 @@ class SocketConnection:
             self.engine.sent(len(output))
         return output
 
-    def _send(self) -> None:
+    def on_writable(self) -> None:
+        """Send pending output, as much as the socket takes."""
         try:
             while not self.closed:
                 if not self._out:

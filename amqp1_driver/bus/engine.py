@@ -2,8 +2,8 @@
 
 """One AMQP connection as the bus sees it: proton below, a behaviour above; no sockets.
 
-Sans-I/O: bytes enter through :meth:`Engine.feed` and leave through :meth:`Engine.output`. The engine
-handles proton's events and reports links and messages to the behaviour. Bus thread only.
+Sans-I/O: bytes enter through :meth:`Engine.feed` and leave through :meth:`Engine.output`. The
+engine handles proton's events and reports links and messages to the behaviour. Bus thread only.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class SaslServer:
     Without users and without a client certificate the server accepts every client (ANONYMOUS).
 
     :param users: name -> password
-    :param external: name from the TLS layer
+    :param external: name from the TLS layer; an attribute, because the layer may find it later
     :param anonymous: further mechanisms, which accept every client without a name
     """
 
@@ -58,17 +58,18 @@ class SaslServer:
         anonymous: tuple[str, ...] = (),
     ) -> None:
         self._users = users
-        self._external = external
+        self.external = external
         self._anonymous = anonymous
-        self.mechanisms = self._offer()
         self.state = State.HEADER
         self.user: str | None = None
         self.mechanism: str | None = None
         self.output = bytearray()
         self._frames = FrameReader(_MAX_FRAME)
 
-    def _offer(self) -> list[str]:
-        offered = ["EXTERNAL"] if self._external is not None else []
+    @property
+    def mechanisms(self) -> list[str]:
+        """Return the mechanisms that the server offers."""
+        offered = ["EXTERNAL"] if self.external is not None else []
         if self._users:
             offered.append("PLAIN")
         return offered + list(self._anonymous) or ["ANONYMOUS"]
@@ -104,21 +105,16 @@ class SaslServer:
             self.output += head
             self._send(SaslMechanisms(sasl_server_mechanisms=Array(_SYM8, self.mechanisms)))
             self.state = State.INIT
-        elif head == AMQP_HEADER.encode() and self._optional:
-            self.user = self._external
+        elif head == AMQP_HEADER.encode() and (
+            self.external is not None or not (self._users or self._anonymous)
+        ):
+            # A client may skip SASL if its certificate or nothing has to authenticate it.
+            self.user = self.external
             self.state = State.DONE
         else:
             self.output += SASL_HEADER.encode()
             self.state = State.FAILED
         return True
-
-    @property
-    def _optional(self) -> bool:
-        """Return whether a client may skip SASL.
-
-        It may if no authentication is required or if its certificate has authenticated it already.
-        """
-        return self._external is not None or not (self._users or self._anonymous)
 
     def _on_frame(self, frame: Header | Frame) -> None:
         got = frame.performative if isinstance(frame, Frame) else None
@@ -140,7 +136,7 @@ class SaslServer:
         elif self.mechanism == "PLAIN":
             self._outcome(self._plain(response or b""))
         else:
-            self.user = self._external if self.mechanism == "EXTERNAL" else "anonymous"
+            self.user = self.external if self.mechanism == "EXTERNAL" else "anonymous"
             self._outcome(True)
 
     def _plain(self, response: bytes) -> bool:

@@ -44,7 +44,7 @@ class TlsServer:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._established = False
+        self._established = False  # True once the handshake is over
         self.output = bytearray()
 
     @property
@@ -61,11 +61,6 @@ class TlsServer:
             if name == "commonName":
                 return str(value)
         return ",".join(f"{name}={value}" for name, value in names) or "unnamed"
-
-    @property
-    def established(self) -> bool:
-        """Return True once the handshake is over."""
-        return self._established
 
     def feed(self, data: bytes) -> bytes:
         """Take ciphertext, return plaintext.
