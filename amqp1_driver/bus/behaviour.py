@@ -52,7 +52,7 @@ class Behaviour(ABC):
     def later(self, when: float, function: Callable[[], None]) -> None:
         """Run a function when ``clock`` reaches ``when``.
 
-        Constructors of subclasses pass on this method, because ``call_at`` is not set until later.
+        Constructors pass on this method, because ``call_at`` is set after them.
         """
         self.call_at(when, function)
 

@@ -137,10 +137,8 @@ class Broker(Behaviour):
             queue = node.queues[key] = Queue(
                 name,
                 self._limits_of(node, name),
-                self.counters,
-                self.clock,
+                self,
                 lambda: self._passed(node, node.queues.get(key)),
-                self.later,
             )
         return queue
 

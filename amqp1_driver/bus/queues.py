@@ -11,14 +11,17 @@ drained to its resume marks or the message has left the queue.
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
-from .counters import Counters
+from .behaviour import Behaviour
 from .links import ACCEPTED, CREDIT, Consumer, Outcome, Transfer
 from .messages import rewrite_header
-from .timers import Alarm, Schedule
+from .timers import Alarm
 
 
 class Limits(NamedTuple):
@@ -99,37 +102,25 @@ class Completion:
             self._transfer.settle(ACCEPTED)
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
-    """A message in a queue. ``order`` determines its place when it returns to the queue."""
+    """A message in a queue.
 
-    __slots__ = (
-        "arrived",
-        "completion",
-        "consumer",
-        "data",
-        "delivery_count",
-        "excluded",
-        "expiry",
-        "order",
-        "queue",
-        "redelivered",
-    )
+    ``arrived`` and ``expiry`` are times of the behaviour's clock in seconds.
+    """
 
-    def __init__(
-        self, queue: Queue, data: bytes, arrived: float, expiry: float | None, delivery_count: int
-    ) -> None:
-        self.queue = queue
-        self.data = data
-        self.arrived = arrived
-        self.expiry = expiry
-        self.delivery_count = delivery_count
-        self.redelivered = False
-        self.order = 0
-        self.completion: Completion | None = None
-        #: Consumer that has the message, or had it last.
-        self.consumer: Consumer | None = None
-        #: Consumers that returned the message as undeliverable-here (MODIFIED).
-        self.excluded: set[Consumer] | None = None
+    queue: Queue
+    data: bytes
+    arrived: float
+    expiry: float | None
+    delivery_count: int
+    redelivered: bool = False
+    #: Place of the message when it returns to the queue.
+    order: int = 0
+    #: Consumer that has the message, or had it last.
+    consumer: Consumer | None = None
+    #: Consumers that returned the message as undeliverable-here (MODIFIED).
+    excluded: set[Consumer] | None = None
 
     def settle(self, outcome: Outcome) -> None:
         """Apply the outcome of the consumer (see :meth:`Queue.settled`)."""
@@ -160,26 +151,25 @@ class Queue:
         self,
         name: str,
         limits: Limits,
-        counters: Counters,
-        clock: Callable[[], float],
-        on_change: Callable[[], None],
-        call_at: Schedule,
+        behaviour: Behaviour,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.limits = limits
         self.saturated = False
         self.consumers: list[Consumer] = []
-        self._counters = counters
-        self._clock = clock
+        self._counters = behaviour.counters
+        self._clock = behaviour.clock
         self._on_change = on_change
-        self._expiry = Alarm(call_at, self._sweep)
+        self._expiry = Alarm(behaviour.later, self._sweep)
         self._ready: deque[Entry] = deque()
         self._acquired = 0
         #: Size in bytes of the messages held.
         self.size = 0
         self._orders = 0
         self._turn = 0
-        self._held: dict[Entry, None] = {}
+        #: Transfers that wait for this queue, by their messages.
+        self._held: dict[Entry, Completion] = {}
 
     @property
     def depth(self) -> int:
@@ -218,8 +208,7 @@ class Queue:
         self.size += len(entry.data)
         if self.saturated and completion is not None:
             completion.wait()
-            entry.completion = completion
-            self._held[entry] = None
+            self._held[entry] = completion
         if not self.saturated and self.limits.full(self.depth, self.size):
             self.saturated = True
             self._on_change()
@@ -286,12 +275,7 @@ class Queue:
         self._put_back(entry)
 
     def _put_back(self, entry: Entry) -> None:
-        position = 0
-        for waiting in self._ready:
-            if waiting.order > entry.order:
-                break
-            position += 1
-        self._ready.insert(position, entry)
+        bisect.insort(self._ready, entry, key=attrgetter("order"))
         if entry.expiry is not None:
             self._expiry.set(entry.expiry)
 
@@ -316,10 +300,9 @@ class Queue:
     def _left(self, entry: Entry) -> None:
         """Account for a removed message: complete its transfer, check the low watermark."""
         self.size -= len(entry.data)
-        if entry in self._held:
-            del self._held[entry]
-            assert entry.completion is not None
-            entry.completion.complete()
+        completion = self._held.pop(entry, None)
+        if completion is not None:
+            completion.complete()
         if self.saturated and self.limits.drained(self.depth, self.size):
             self.saturated = False
             self._release_held()
@@ -335,6 +318,5 @@ class Queue:
 
     def _release_held(self) -> None:
         held, self._held = self._held, {}
-        for entry in held:
-            assert entry.completion is not None
-            entry.completion.complete()
+        for completion in held.values():
+            completion.complete()

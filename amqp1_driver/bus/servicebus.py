@@ -11,36 +11,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from amqp1_driver.wire.types import WireError
 
 from .behaviour import Behaviour
-from .cbs import Claims, ClaimsNode
 from .counters import Counters
 from .engine import Engine
-from .entities import Entities
+from .entities import (
+    LOST,
+    Incoming,
+    Lock,
+    LockQueue,
+    SessionQueue,
+    refused,
+    tracked,
+)
 from .links import ACCEPTED, CREDIT, Consumer, Item, Link, Outcome, Producer, Refused, Transfer
-from .locks import LOST, Lock, LockQueue
-from .management import ManagementNode
 from .messages import check_maps, read_group_id, read_header, unbatch
 from .namespace import Namespace
-from .requests import RequestNode
+from .requests import Claims, ClaimsNode, ManagementNode, RequestNode
 from .sas import LISTEN, SEND, resource
-from .sessions import Session, SessionQueue
-from .tracking import refused, tracked
 
 CBS = "$cbs"
 _MANAGEMENT = "/$management"
 _DEAD_LETTERS = "/$deadletterqueue"
-
-
-class _Incoming(NamedTuple):
-    """A message to store; ``expiry`` by the bus's clock in seconds, None = never."""
-
-    data: bytes
-    expiry: float | None
-    session_id: str | None
 
 
 class ServiceBus(Behaviour):
@@ -66,18 +60,37 @@ class ServiceBus(Behaviour):
         super().__init__(counters, clock)
         self.max_message_size = namespace.max_message_size
         self.largest_message = max(self.largest_message, namespace.max_message_size)
-        self._namespace = namespace
-        self._rules = namespace.known_rules
-        self._entities = Entities(namespace, counters, clock, wall, self.later)
-        self._queues = self._entities.queues
-        self._topics = self._entities.topics
-        claims = ClaimsNode(namespace, self._known, self._check_links, self.later, clock, wall)
-        self._requests = {CBS: RequestNode(CBS, claims.answer)}
+        self.namespace = namespace
+        self.rules = namespace.known_rules
+        self.wall = wall
+        #: Path in lower case -> queue, subscription or dead-letter queue.
+        self._queues: dict[str, LockQueue | SessionQueue] = {}
+        #: Name in lower case -> queues of the subscriptions.
+        self._topics: dict[str, list[LockQueue | SessionQueue]] = {}
+        for name in namespace.queues:
+            self._add(LockQueue, name)
+        for name in namespace.session_queues:
+            self._add(SessionQueue, name)
+        for name, subscriptions in namespace.topics.items():
+            self._topics[name.lower()] = [
+                self._add(LockQueue, f"{name}/subscriptions/{s}") for s in subscriptions
+            ]
+        self._requests: dict[str, RequestNode] = {CBS: ClaimsNode(self)}
         for path, queue in self._queues.items():
-            node = RequestNode(path + _MANAGEMENT, ManagementNode(queue).answer)
-            self._requests[node.name] = node
+            self._requests[path + _MANAGEMENT] = ManagementNode(queue)
 
-    def _known(self, path: str) -> bool:
+    def _add(
+        self, kind: type[LockQueue] | type[SessionQueue], name: str
+    ) -> LockQueue | SessionQueue:
+        """Create a queue or subscription, with its dead-letter queue."""
+        dead_letters = LockQueue(f"{name}/$DeadLetterQueue", self, None)
+        queue = kind(name, self, dead_letters)
+        self._queues[dead_letters.name.lower()] = dead_letters
+        self._queues[name.lower()] = queue
+        return queue
+
+    def known(self, path: str) -> bool:
+        """Return whether the namespace has an entity or a node at a path in lower case."""
         return path in self._queues or path in self._topics or path in self._requests
 
     # -- connections and their claims ------------------------------------------
@@ -87,24 +100,24 @@ class ServiceBus(Behaviour):
 
         A connection without a known name must put its first token within ``token_grace`` seconds.
         """
-        rule = self._rules.get(engine.user or "")
+        rule = self.rules.get(engine.user or "")
         claims = engine.context = Claims(rule.rights if rule is not None else frozenset())
         if claims.nobody:
-            due = self.clock() + self._namespace.token_grace
+            due = self.clock() + self.namespace.token_grace
             self.call_at(due, lambda: self._shut_out(engine))
 
     def _shut_out(self, engine: Engine) -> None:
         if engine.context.nobody and not engine.closed:
-            grace = self._namespace.token_grace
+            grace = self.namespace.token_grace
             what = f"Unauthorized access. No token was put within {grace:g} seconds."
             engine.close("amqp:unauthorized-access", tracked(what))
 
-    def _check_links(self, engine: Engine) -> None:
+    def check_links(self, engine: Engine) -> None:
         """Detach the links to which the connection has no right after a token has expired."""
         for link in engine.links:
             path = _path(link)
             if path != CBS and not engine.context.allow(path, _right(link)):
-                link.detach(self._namespace.expired_condition, _unauthorized(link))
+                link.detach(self.namespace.expired_condition, _unauthorized(link))
 
     def _admit(self, link: Link) -> str:
         """Return the path of the entity of a new link.
@@ -152,10 +165,9 @@ class ServiceBus(Behaviour):
         """Connect a consumer to a queue, to a subscription or to a node that answers requests."""
         path = self._admit(consumer)
         if path in self._requests:
-            consumer.node = self._requests[path]
-            self._requests[path].attach(consumer)
+            consumer.node = self._requests[path].attach(consumer)
         elif path in self._queues:
-            consumer.node = _take(self._queues[path], consumer)
+            consumer.node = self._queues[path].attach(consumer)
         elif path in self._topics:
             raise Refused("amqp:not-allowed", tracked(f"{path} is a topic: read a subscription."))
         else:
@@ -163,13 +175,7 @@ class ServiceBus(Behaviour):
 
     def consumer_detached(self, consumer: Consumer) -> None:
         """Remove a consumer. Locks on messages outlive the link; a lock on a session does not."""
-        node = consumer.node
-        if isinstance(node, RequestNode):
-            node.detach(consumer)
-        elif isinstance(node, Session):
-            node.leave(consumer)
-        else:
-            node.consumers.remove(consumer)
+        consumer.node.detach(consumer)
         consumer.unsettled.clear()
 
     # -- messages ------------------------------------------------------------
@@ -198,13 +204,13 @@ class ServiceBus(Behaviour):
         transfer.settle(ACCEPTED)
         for message in messages:
             for queue in node:
-                _store(queue, message)
+                queue.store(message)
 
-    def _read(self, data: bytes) -> _Incoming:
+    def _read(self, data: bytes) -> Incoming:
         ttl_ms = read_header(data).ttl_ms
         check_maps(data)
         expiry = self.clock() + ttl_ms / 1000 if ttl_ms else None
-        return _Incoming(data, expiry, read_group_id(data))
+        return Incoming(data, expiry, read_group_id(data))
 
     def flow(self, consumer: Consumer) -> None:
         """Deliver messages that waited for this credit."""
@@ -225,23 +231,10 @@ class ServiceBus(Behaviour):
 
     def depth(self, address: str) -> int:
         """Return the number of messages in a queue, subscription, dead-letter queue or topic."""
-        return self._entities.depth(address)
-
-
-def _store(queue: LockQueue | SessionQueue, message: _Incoming) -> None:
-    if isinstance(queue, SessionQueue):
-        queue.store(message.session_id or "", message.data, message.expiry)
-    else:
-        queue.store(message.data, message.expiry)
-
-
-def _take(queue: LockQueue | SessionQueue, consumer: Consumer) -> LockQueue:
-    """Attach a consumer; return the queue or session that it reads."""
-    if isinstance(queue, SessionQueue):
-        queue.tidy()
-        return queue.attach(consumer)
-    queue.consumers.append(consumer)
-    return queue
+        path = resource(address).path
+        if path in self._topics:
+            return sum(queue.depth for queue in self._topics[path])
+        return self._queues[path].depth if path in self._queues else 0
 
 
 def _path(link: Link) -> str:
