@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 LARGEST_MESSAGE = 67108864
 
 
-def _no_timers(when: float, function: Callable[[], None]) -> None:
-    raise RuntimeError("this behaviour was started without timers")
-
-
 class Behaviour(ABC):
     """Base class of the modes such as :class:`Router` and :class:`Broker`; lives on the bus thread.
 
@@ -41,11 +37,11 @@ class Behaviour(ABC):
     largest_message = LARGEST_MESSAGE
     #: SASL mechanisms without a user name, offered besides PLAIN.
     anonymous: tuple[str, ...] = ()
+    call_at: Schedule
 
     def __init__(self, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self.counters = counters
         self.clock = clock
-        self.call_at: Schedule = _no_timers
         self._paused: set[str] = set()
         self._all_paused = False
 

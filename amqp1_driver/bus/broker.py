@@ -124,6 +124,19 @@ class Broker(Behaviour):
             node = self._create(name, None)
         return node
 
+    def _find(self, address: str) -> tuple[Node, str | None] | None:
+        """Find or create the node and the pool of an address to which a client sends.
+
+        :returns: None for a temporary address that does not exist (any more)
+        """
+        name, pool = split_pool(address)
+        node = self._node(name)
+        if node is None:
+            return None
+        if pool is not None:
+            self._queue(node, pool)
+        return node, pool
+
     def _create(self, name: str, owner: Consumer | None) -> Node:
         node = self._nodes[name] = Node(name, owner)
         if not node.topic:
@@ -274,14 +287,11 @@ class Broker(Behaviour):
         """
         if producer.address is None:
             return
-        name, pool = split_pool(producer.address)
-        node = self._node(name)
-        if node is None:
-            raise Refused("amqp:not-found", f"no node {name}")
-        if pool is not None:
-            self._queue(node, pool)
-        producer.node = (node, pool)
-        node.producers.add(producer)
+        found = self._find(producer.address)
+        if found is None:
+            raise _no_node(producer.address)
+        producer.node = found
+        found[0].producers.add(producer)
 
     def producer_detached(self, producer: Producer) -> None:
         """Remove a producer. The broker keeps the messages it has accepted from this producer."""
@@ -296,7 +306,7 @@ class Broker(Behaviour):
         name, pool = split_pool(consumer.address)
         node = self._create(name, consumer) if dynamic else self._node(name)
         if node is None:
-            raise Refused("amqp:not-found", f"no node {name}")
+            raise _no_node(consumer.address)
         queue = self._queue(node, consumer if node.topic and pool is None else pool)
         queue.consumers.append(consumer)
         node.consumers += 1
@@ -366,20 +376,15 @@ class Broker(Behaviour):
         if to is None:
             transfer.settle(rejected("amqp:precondition-failed", "the message has no 'to'"))
             return None
-        name, pool = split_pool(to)
-        node = self._node(name)
-        if node is None:
+        found = self._find(to)
+        if found is None:
             # The owner of the temporary address has detached: no client will ever read this
             # message.
             self.counters.dropped += 1
             transfer.settle(RELEASED)
-            return None
-        if pool is not None:
-            self._queue(node, pool)
-        return node, pool
+        return found
 
     def flow(self, consumer: Consumer) -> None:
-        """Deliver messages that waited for this credit."""
         consumer.node[1].dispatch()
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
@@ -400,3 +405,7 @@ class Broker(Behaviour):
             return sum(q.depth for q in node.queues.values())
         queue = node.queues.get(pool)
         return queue.depth if queue is not None else 0
+
+
+def _no_node(address: str) -> Refused:
+    return Refused("amqp:not-found", f"no node {split_pool(address)[0]}")

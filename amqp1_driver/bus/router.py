@@ -233,7 +233,6 @@ class Router(Behaviour):
             subscription.forward(transfer.data, fanout)
 
     def flow(self, consumer: Consumer) -> None:
-        """Send the messages that waited for this credit."""
         consumer.node.pump()
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:

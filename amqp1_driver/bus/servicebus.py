@@ -132,14 +132,10 @@ class ServiceBus(Behaviour):
     # -- links ---------------------------------------------------------------
 
     def allowance(self, producer: Producer) -> int:
-        """Return a credit window of 250 messages."""
         return CREDIT - producer.held
 
     def new_address(self, link_name: str) -> str:
-        """Refuse a dynamic node, because the service has none.
-
-        :raises Refused: always
-        """
+        """Refuse a dynamic node, because the service has none."""
         raise Refused("amqp:not-implemented", tracked("Dynamic sources are not supported."))
 
     def producer_attached(self, producer: Producer) -> None:
@@ -213,7 +209,6 @@ class ServiceBus(Behaviour):
         return Incoming(data, expiry, read_group_id(data))
 
     def flow(self, consumer: Consumer) -> None:
-        """Deliver messages that waited for this credit."""
         node = consumer.node
         if isinstance(node, RequestNode):
             node.flow(consumer)
@@ -225,7 +220,6 @@ class ServiceBus(Behaviour):
         return LOST if isinstance(item, Lock) and not item.held else None
 
     def settled(self, consumer: Consumer, item: Item, outcome: Outcome) -> None:
-        """Settle the message in its queue, then dispatch the next one."""
         item.settle(outcome)
         self.flow(consumer)
 
