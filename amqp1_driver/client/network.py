@@ -38,7 +38,7 @@ from amqp1_driver.eventloop.guard import Guard
 from amqp1_driver.eventloop.iteration import NAP_SECONDS
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.interfaces import TokenSource
-from amqp1_driver.options import Host, Settings, tunnel
+from amqp1_driver.options import Host, Settings, parse_proxy
 from amqp1_driver.policy import tokens
 from amqp1_driver.telemetry.observer import Observer
 
@@ -150,7 +150,7 @@ class LoopNetwork:
         self.virtual_host = virtual_host
         self._verify_name = verify_name
         self._provider: tokens.Provider | None = None
-        proxy = tunnel.proxy(settings.tunnel.proxy)
+        proxy = parse_proxy(settings.tunnel.proxy)
         self._proxy = (
             ProxyParameters(proxy.hostname, proxy.port, proxy.username, proxy.password)
             if proxy is not None

@@ -14,7 +14,7 @@ from amqp1_driver import codec, exceptions
 from amqp1_driver.addressing.context import BusContext
 from amqp1_driver.connection.operation import Kind, Payload, Reply
 from amqp1_driver.eventloop import EventLoop, Future, LoopClosed, MailboxFull
-from amqp1_driver.options.delivery import DeliverySettings
+from amqp1_driver.options import DeliverySettings
 from amqp1_driver.policy.deadline import Deadline
 from amqp1_driver.policy.retry import Retry
 

@@ -3,58 +3,46 @@
 """The options of group ``oslo_messaging_amqp``, and the settings that the driver makes of them.
 
 This package is importable without proton and without oslo.messaging, for oslo-config-generator,
-and is the only user of oslo.config. Each other module defines one part of the options and, next to
-them, the fields of the settings. Options keep the names of the driver that was part of
-oslo.messaging until 15.x, because operators' files have them. All durations are seconds.
-
-Any thread.
+and is the only user of oslo.config. Options keep the names of the driver that was part of
+oslo.messaging until 15.x, because operators' files have them. Any thread.
 """
 
 import copy
 import dataclasses
+import importlib.util
 import logging
 import os
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from oslo_config import cfg
 
 from amqp1_driver.masking import MASK, masked
-from amqp1_driver.options import (
-    addressing,
-    connection,
-    delivery,
-    rabbitmq,
-    security,
-    servicebus,
-    telemetry,
-    tunnel,
-)
-from amqp1_driver.options.addressing import AddressingSettings
-from amqp1_driver.options.connection import ConnectionSettings
-from amqp1_driver.options.delivery import (
+from amqp1_driver.options.definitions import (
     DURABLE,
-    LEAST_MESSAGE,
     PRE_SETTLED,
+    WEBSOCKET_PORT,
     DeliverySettings,
+    SecuritySettings,
+    Settings,
+    TelemetrySettings,
 )
-from amqp1_driver.options.rabbitmq import RabbitmqSettings
-from amqp1_driver.options.security import SecuritySettings
-from amqp1_driver.options.servicebus import ServiceBusSettings
-from amqp1_driver.options.tunnel import WEBSOCKET_PORT, TunnelSettings
-from amqp1_driver.telemetry.config import Config
 
 __all__ = [
     "DURABLE",
     "GROUP",
     "OPTS",
+    "DeliverySettings",
     "Host",
     "InvalidOption",
     "Settings",
+    "TelemetrySettings",
     "default_exchange_for",
     "default_settings",
     "hosts",
     "list_opts",
     "load",
+    "parse_proxy",
     "redacted",
     "register_opts",
     "register_upstream_groups",
@@ -63,22 +51,33 @@ __all__ = [
 
 LOG = logging.getLogger(__name__)
 
-_Part = TypeVar("_Part")
-
 GROUP = "oslo_messaging_amqp"
 AMQP_PORT = 5672
 AMQPS_PORT = 5671
+#: path if the option is empty. It is not the option's default: oslo.config would take the dollar
+#: for the beginning of a reference to another option
+WEBSOCKET_PATH = "/$servicebus/websocket"
+#: least value of max_message_size, bytes: fast paths do not check smaller received messages
+LEAST_MESSAGE = 65536
+#: domains of the hosts of Azure Service Bus, one for each Azure cloud
+SERVICE_BUS_DOMAINS = (
+    ".servicebus.windows.net",
+    ".servicebus.usgovcloudapi.net",
+    ".servicebus.chinacloudapi.cn",
+    ".servicebus.cloudapi.de",
+)
 
-OPTS: list[cfg.Opt] = [
-    *connection.OPTS,
-    *security.OPTS,
-    *delivery.OPTS,
-    *addressing.OPTS,
-    *rabbitmq.OPTS,
-    *tunnel.OPTS,
-    *servicebus.OPTS,
-    *telemetry.OPTS,
-]
+#: options by part of the settings and by field; those of the part ``telemetry`` have a prefix
+_PARTS: dict[Any, dict[str, cfg.Opt]] = {
+    part: {
+        field.name: field.metadata["option"](
+            f"telemetry_{field.name}" if part.name == "telemetry" else field.name
+        )
+        for field in dataclasses.fields(part.type)  # type: ignore[arg-type]
+    }
+    for part in dataclasses.fields(Settings)
+}
+OPTS: list[cfg.Opt] = [opt for part in _PARTS.values() for opt in part.values()]
 _BY_NAME: dict[str, cfg.Opt] = {opt.dest: opt for opt in OPTS}
 
 
@@ -86,40 +85,9 @@ class InvalidOption(cfg.Error, ValueError):  # type: ignore[misc]
     """An option that is unknown, or whose value cannot be used; the text names the option."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The checked values of all options.  Any thread.  Durations in seconds, sizes in bytes.
-
-    The fields have the names of the options; those of ``telemetry`` lack ``telemetry_`` in front.
-    """
-
-    connection: ConnectionSettings
-    security: SecuritySettings
-    delivery: DeliverySettings
-    addressing: AddressingSettings
-    rabbitmq: RabbitmqSettings
-    tunnel: TunnelSettings
-    servicebus: ServiceBusSettings
-    telemetry: Config
-
-    @property
-    def tls(self) -> bool:
-        """Return whether to connect by TLS.
-
-        Option ``ssl`` asks for TLS. A CA or client certificate, WebSocket and Azure Service Bus
-        imply it: a key must not go to Azure Service Bus in clear.
-        """
-        implied = (
-            self.tunnel.transport == "websocket" or self.addressing.addressing_mode == "servicebus"
-        )
-        return bool(
-            self.security.ssl or self.security.ssl_ca_file or self.security.ssl_cert_file or implied
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """One host of the transport URL. ``str()`` is ``hostname:port``, without credentials."""
+    """A host of the transport URL, or a proxy. ``str()`` is ``hostname:port``, without secrets."""
 
     hostname: str
     port: int
@@ -180,14 +148,12 @@ def load(conf: Any, url: Any) -> Settings:
     _check_query(url)
     group = compat.ConfigOptsProxy(conf, url, GROUP)[GROUP]
     values = {name: group[name] for name in _BY_NAME}
-    if values["addressing_mode"] == "dynamic" and _all_service_bus(url):
+    names = [(host.hostname or "").lower().rstrip(".") for host in url.hosts]
+    of_service_bus = bool(names) and all(name.endswith(SERVICE_BUS_DOMAINS) for name in names)
+    if values["addressing_mode"] == "dynamic" and of_service_bus:
         # Its Open frame does not identify Service Bus, and TLS and SASL come before that frame.
         values["addressing_mode"] = "servicebus"
     return _checked(values)
-
-
-def _all_service_bus(url: Any) -> bool:
-    return bool(url.hosts) and all(servicebus.is_service_bus(h.hostname) for h in url.hosts)
 
 
 def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
@@ -221,6 +187,28 @@ def hosts(url: Any, settings: Settings) -> tuple[Host, ...]:
                     "policy as user and password in the transport URL, or option 'token_provider'"
                 )
     return found
+
+
+def parse_proxy(url: str) -> Host | None:
+    """Parse option ``proxy``.
+
+    :returns: None if the option is empty
+    :raises InvalidOption: the option cannot be parsed; the text shows no password
+    """
+    if not url:
+        return None
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme != "http" or not parts.hostname or not port or parts.path.strip("/"):
+        raise InvalidOption(
+            "option 'proxy': a proxy is given as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+        )
+    username = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password else None
+    return Host(parts.hostname, port, username, password)
 
 
 def virtual_host(url: Any) -> str | None:
@@ -285,98 +273,75 @@ def _checked(values: dict[str, Any]) -> Settings:
             values[name] = float(value)
     values |= {
         "container_name": values["container_name"] or None,
-        "websocket_path": values["websocket_path"] or tunnel.WEBSOCKET_PATH,
+        "websocket_path": values["websocket_path"] or WEBSOCKET_PATH,
         "redirect_hosts": tuple(values["redirect_hosts"] or ()),
-        "pre_settled": _known(values["pre_settled"]),
+        "pre_settled": _kinds("pre_settled", values["pre_settled"], PRE_SETTLED),
         "durable": _kinds("durable", values["durable"], DURABLE),
         # A dead reply address must not cost a server more than one further attempt.
         "default_reply_retry": min(abs(values["default_reply_retry"]), 1),
     }
     settings = Settings(
-        connection=_part(ConnectionSettings, values),
-        security=_part(SecuritySettings, values),
-        delivery=_part(DeliverySettings, values),
-        addressing=_part(AddressingSettings, values),
-        rabbitmq=_part(RabbitmqSettings, values),
-        tunnel=_part(TunnelSettings, values),
-        servicebus=_part(ServiceBusSettings, values),
-        telemetry=_part(Config, values, "telemetry_"),
+        **{
+            part.name: part.type(**{field: values[opt.dest] for field, opt in opts.items()})
+            for part, opts in _PARTS.items()
+        }
     )
     if 0 < settings.delivery.max_message_size < LEAST_MESSAGE:
         raise InvalidOption(f"option 'max_message_size' must be 0 or at least {LEAST_MESSAGE}")
-    _check_files(settings)
-    _check_tunnel(settings)
-    trouble = telemetry.trouble(settings.telemetry)
-    if trouble is not None:
-        raise InvalidOption(trouble)
-    return settings
-
-
-def _part(kind: type[_Part], values: dict[str, Any], prefix: str = "") -> _Part:
-    """Make one part of the settings.
-
-    :param prefix: prefix of the options' names, which the names of the fields do not have
-    """
-    names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]
-    return kind(**{name: values[prefix + name] for name in names})
-
-
-def _check_tunnel(settings: Settings) -> None:
-    try:
-        tunnel.proxy(settings.tunnel.proxy)
-    except ValueError as error:
-        raise InvalidOption(f"option 'proxy': {error}") from None
+    _check_files(settings.security)
+    parse_proxy(settings.tunnel.proxy)
     if not settings.tunnel.websocket_path.startswith("/"):
         raise InvalidOption("option 'websocket_path' must begin with a slash")
+    _check_telemetry(settings.telemetry)
+    return settings
 
 
 def _kinds(option: str, value: Any, possible: tuple[str, ...]) -> frozenset[str]:
     """Return the kinds of messages that an option names.
 
-    :raises InvalidOption: a kind is unknown
-    """
-    names, unknown = _names(value, possible)
-    if unknown:
-        raise InvalidOption(
-            f"option {option!r}: unknown value {', '.join(unknown)}; "
-            f"possible values are {', '.join(possible)}"
-        )
-    return names
+    The driver in oslo.messaging ignored unknown kinds in ``pre_settled`` too; an error would end
+    services that run today. Ignoring a kind there puts no message at risk; in ``durable`` it would.
 
-
-def _names(value: Any, possible: tuple[str, ...]) -> tuple[frozenset[str], list[str]]:
-    """Split the value of an option: repeated values in a file, one string with commas in a URL.
-
-    :returns: all names, and the unknown ones in order
+    :param value: repeated values of a file, or one string with commas of a URL
+    :raises InvalidOption: a kind is unknown, and the option is not ``pre_settled``
     """
     entries = [value] if isinstance(value, str) else value
     names = frozenset(name.strip() for entry in entries for name in entry.split(",")) - {""}
-    return names, sorted(names - set(possible))
-
-
-def _known(value: Any) -> frozenset[str]:
-    """Return the kinds of messages that ``pre_settled`` names, without unknown ones.
-
-    The driver in oslo.messaging ignored unknown kinds too; an error would end services that run
-    today. Ignoring a kind here puts no message at risk; ignoring one in ``durable`` would.
-    """
-    names, unknown = _names(value, PRE_SETTLED)
+    unknown, known = ", ".join(sorted(names.difference(possible))), ", ".join(possible)
+    if unknown and option != "pre_settled":
+        raise InvalidOption(
+            f"option {option!r}: unknown value {unknown}; possible values are {known}"
+        )
     if unknown:
         LOG.warning(
             "Option 'pre_settled': unknown value %s is ignored; possible values are %s",
-            ", ".join(unknown),
-            ", ".join(PRE_SETTLED),
+            unknown,
+            known,
         )
-    return names - set(unknown)
+    return names.intersection(possible)
 
 
-def _check_files(settings: Settings) -> None:
-    if settings.security.ssl_key_file and not settings.security.ssl_cert_file:
+def _check_files(security: SecuritySettings) -> None:
+    if security.ssl_key_file and not security.ssl_cert_file:
         raise InvalidOption("option 'ssl_key_file' is set but 'ssl_cert_file' is not")
     for name in ("ssl_ca_file", "ssl_cert_file", "ssl_key_file"):
-        path = getattr(settings.security, name)
+        path = getattr(security, name)
         if path and not os.path.isfile(path):
             raise InvalidOption(f"option {name!r}: there is no file {path}")
-    path = settings.security.sasl_config_dir
+    path = security.sasl_config_dir
     if path and not os.path.isdir(path):
         raise InvalidOption(f"option 'sasl_config_dir': there is no directory {path}")
+
+
+def _check_telemetry(telemetry: TelemetrySettings) -> None:
+    columns = bool(telemetry.directory) and telemetry.format != "json"
+    for option, package, extra, needed in (
+        ("telemetry_format", "pyarrow", "telemetry-parquet", columns),
+        ("telemetry_port", "prometheus_client", "telemetry", bool(telemetry.port)),
+    ):
+        if needed and importlib.util.find_spec(package) is None:
+            raise InvalidOption(
+                f"option {option!r} needs the package {package}: pip install amqp1-driver[{extra}]"
+            )
+    if telemetry.port and not telemetry.host:
+        raise InvalidOption("option 'telemetry_host' is empty")

@@ -12,19 +12,22 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
-from amqp1_driver.telemetry.config import Config
 from amqp1_driver.telemetry.events import Event
 from amqp1_driver.telemetry.files import FileSink
 from amqp1_driver.telemetry.formats import make_format
 from amqp1_driver.telemetry.hub import Consumer, Hub
+
+if TYPE_CHECKING:
+    from amqp1_driver.options import TelemetrySettings
 
 LOG = logging.getLogger(__name__)
 
 #: longest time for closing a hub, seconds
 CLOSE_TIMEOUT = 5.0
 
-_Key = tuple[Config, Hashable]
+_Key = tuple["TelemetrySettings", Hashable]
 
 _lock = threading.Lock()
 _open: dict[_Key, "Telemetry"] = {}
@@ -77,7 +80,9 @@ class Telemetry:
 
 
 def acquire(
-    config: Config, key: Hashable = None, more: dict[str, Callable[[], Consumer]] | None = None
+    config: "TelemetrySettings",
+    key: Hashable = None,
+    more: dict[str, Callable[[], Consumer]] | None = None,
 ) -> Telemetry:
     """Return the hub for a configuration; each caller must release it once.
 

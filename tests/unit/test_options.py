@@ -524,12 +524,12 @@ def test_what_carries_amqp(conf, url, port, websocket, tls):
 
 
 def test_a_proxy():
-    proxy = options.tunnel.proxy("http://us%40er:p%2Fw@proxy.example:3128/")
+    proxy = options.parse_proxy("http://us%40er:p%2Fw@proxy.example:3128/")
     assert (proxy.hostname, proxy.port) == ("proxy.example", 3128)
     assert (proxy.username, proxy.password) == ("us@er", "p/w")
     assert "p/w" not in repr(proxy)
-    assert str(options.tunnel.proxy("http://[::1]:3128")) == "[::1]:3128"
-    assert options.tunnel.proxy("") is None
+    assert str(options.parse_proxy("http://[::1]:3128")) == "[::1]:3128"
+    assert options.parse_proxy("") is None
 
 
 @pytest.mark.parametrize(
