@@ -7,18 +7,11 @@ Each connection has one observer, or none when telemetry is off.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from amqp1_driver.telemetry.events import (
-    CONNECTION,
-    LINK,
-    NONE,
-    Changed,
-    Event,
-    Origin,
-    Resumed,
-    Stalled,
-)
+from amqp1_driver.telemetry import events
+from amqp1_driver.telemetry.events import Event, Origin, Record
 
 LOG = logging.getLogger(__name__)
 
@@ -60,41 +53,45 @@ class Observer:
 
     def connection(self, host: str, state: str, error: BaseException | None = None) -> None:
         """Report that the state of the connection has changed."""
-        self.tell(
-            Changed, self.origin, self.wall_clock(), CONNECTION, host, None, state, name_of(error)
-        )
+        self._tell_record(events.CONNECTION, host, None, state=state, error=name_of(error))
 
     def link(
         self, host: str, address: str | None, state: str, error: BaseException | None = None
     ) -> None:
         """Report that the state of a link has changed."""
-        self.tell(
-            Changed, self.origin, self.wall_clock(), LINK, host, address, state, name_of(error)
-        )
+        self._tell_record(events.LINK, host, address, state=state, error=name_of(error))
 
     def stalled(self, host: str, address: str | None, credit: int | None) -> None:
-        """Report that no credit is left: see :class:`Stalled`."""
-        self.tell(Stalled, self.origin, self.wall_clock(), host, address, credit)
+        """Report the start of a stall: no credit is left.
+
+        :param credit: credit limit of the subscription; None: messages wait to be sent
+        """
+        stage = events.CREDIT if credit is None else None
+        self._tell_record(events.STALL, host, address, stage=stage, credit=credit)
 
     def resumed(
         self, host: str, address: str | None, total: float, credit: int | None, ended: bool
     ) -> None:
-        """Report the end of a stall.
+        """Report the end of a stall; each stall has one.
 
         :param total: duration of the stall, seconds
+        :param credit: as for :meth:`stalled`
         :param ended: the stall ended without new credit: the link was lost, or no message waits
             any more
         """
-        self.tell(
-            Resumed,
-            self.origin,
-            self.wall_clock(),
+        self._tell_record(
+            events.RESUME,
             host,
             address,
-            total,
-            credit,
-            NONE if ended else None,
+            outcome=events.NONE if ended else None,
+            stage=events.CREDIT if credit is None else None,
+            total_us=round(total * 1e6),
+            credit=credit,
         )
+
+    def _tell_record(self, kind: str, host: str, address: str | None, **fields: Any) -> None:
+        now = round(self.wall_clock() * 1e6)
+        self.tell(partial(Record, now, kind, *self.origin, host, address, **fields))
 
 
 def name_of(error: BaseException | None) -> str | None:

@@ -2,18 +2,11 @@
 
 """Records for tests, by few words."""
 
-from amqp1_driver.telemetry.events import Origin, Record, Stalled
-
-ORIGIN = Origin("c", 42)
-
-
-def stalled(address="q"):
-    """An event."""
-    return Stalled(ORIGIN, 0.0, "bus:5672", address, 10)
+from amqp1_driver.telemetry.events import Record
 
 
 def record(address="q", dropped=0):
-    return stalled(address).record(dropped)
+    return Record(0, "stall", "c", 42, "bus:5672", address, credit=10, dropped=dropped)
 
 
 def message(operation="call", **fields):

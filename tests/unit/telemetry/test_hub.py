@@ -4,9 +4,10 @@
 
 import threading
 
+from amqp1_driver.telemetry.events import Message, Origin
 from amqp1_driver.telemetry.hub import Complaints, Hub
 
-from .records import Clock, record, stalled
+from .records import Clock, record
 
 PATIENCE = 10.0
 
@@ -51,7 +52,7 @@ def test_all_consumers_get_all_in_order():
     first, second = Keeper(), Keeper()
     hub = started(first=first, second=second)
     for number in range(250):
-        hub.emit(stalled(str(number)))
+        hub.emit(record(str(number)))
     assert hub.flush(PATIENCE)
     assert [r.address for r in first.records] == [str(number) for number in range(250)]
     assert second.records == first.records
@@ -62,16 +63,16 @@ def test_what_is_too_much_is_dropped_counted_and_told_with_the_next_record():
     keeper = Keeper()
     hub = started(capacity=10, keeper=keeper)
     keeper.go.clear()
-    hub.emit(stalled("first"))
+    hub.emit(record("first"))
     for number in range(3):  # a quarter of the capacity wakes the thread
-        hub.emit(stalled(str(number)))
+        hub.emit(record(str(number)))
     assert keeper.busy.wait(PATIENCE)
     for number in range(17):
-        hub.emit(stalled(f"late {number}"))
+        hub.emit(record(f"late {number}"))
     assert hub.dropped == 7
     keeper.go.set()
     assert hub.flush(PATIENCE)
-    hub.emit(stalled("last"))
+    hub.emit(record("last"))
     assert hub.close(PATIENCE)
     assert [(r.address, r.dropped) for r in keeper.records if r.dropped] == [("late 0", 7)]
     assert len(keeper.records) == 4 + 10 + 1
@@ -82,7 +83,7 @@ def test_a_consumer_that_fails_is_kept_and_harms_no_other(caplog):
     keeper = Keeper()
     hub = started(broken=Broken(), keeper=keeper)
     for _ in range(2):
-        hub.emit(stalled())
+        hub.emit(record())
         assert hub.flush(PATIENCE)
     assert hub.close(PATIENCE)
     assert keeper.records == [record(), record()]
@@ -92,9 +93,9 @@ def test_a_consumer_that_fails_is_kept_and_harms_no_other(caplog):
 def test_an_event_of_which_no_record_can_be_made_costs_no_more_than_its_batch(caplog):
     keeper = Keeper()
     hub = started(keeper=keeper)
-    hub.emit(stalled()._replace(time=float("nan")))
+    hub.emit(Message(Origin("c", 42), float("nan"), *[None] * 14))
     assert hub.flush(PATIENCE)
-    hub.emit(stalled())
+    hub.emit(record())
     assert hub.close(PATIENCE)
     assert keeper.records == [record()]
     assert "Telemetry: making records failed" in caplog.text
@@ -103,7 +104,7 @@ def test_an_event_of_which_no_record_can_be_made_costs_no_more_than_its_batch(ca
 def test_closing_gives_what_is_left_and_then_closes():
     keeper = Keeper()
     hub = started(keeper=keeper)
-    hub.emit(stalled())
+    hub.emit(record())
     assert hub.close(7.0)
     assert (keeper.records, keeper.closed) == ([record()], 7.0)
 
@@ -112,7 +113,7 @@ def test_closing_does_not_wait_for_ever():
     keeper = Keeper()
     hub = started(keeper=keeper)
     keeper.go.clear()
-    hub.emit(stalled())
+    hub.emit(record())
     assert not hub.close(0.01)
     keeper.go.set()
     hub._thread.join(PATIENCE)
@@ -122,7 +123,7 @@ def test_closing_does_not_wait_for_ever():
 def test_in_the_child_of_a_fork_a_green_thread_ends():
     keeper = Keeper()
     hub = started(keeper=keeper)
-    hub.emit(stalled())
+    hub.emit(record())
     hub.abandon()
     hub._wake.set()
     hub._thread.join(PATIENCE)
