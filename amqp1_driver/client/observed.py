@@ -25,7 +25,8 @@ class ObservedClient(Client):
     The calling thread reports events of requests; the I/O thread reports events of replies, links
     and the connection.
 
-    :param telemetry: the sink of events; the client releases it at close() or when the loop dies
+    :param telemetry: its hub is the sink of events; the client releases it at close() or when the
+        loop dies
     :param pid: id of this process
     :param args: see :class:`Client`
     """
@@ -34,7 +35,8 @@ class ObservedClient(Client):
         super().__init__(*args)
         self._telemetry = telemetry
         self._owns_telemetry = True
-        self._observer = Observer(telemetry, Origin(self.container, pid), time.monotonic, time.time)
+        origin = Origin(self.container, pid)
+        self._observer = Observer(telemetry.hub, origin, time.monotonic, time.time)
         self._port.observer = self._observer
         self._new_request = partial(TimedRequest, self._observer)
         self._send = self.replier.send = self._take

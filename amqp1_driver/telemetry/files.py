@@ -2,22 +2,24 @@
 
 """Files with records, which get their final name when they are complete. On the hub's thread.
 
-While a file grows, its name begins with a dot; Spark and most other readers ignore such files. An
-error of the file system costs records only: the sink counts lost records and reports the count in
-the next record that it writes.
+The formats are JSON lines, and Parquet and Arrow files (extra ``telemetry-parquet``). While a file
+grows, its name begins with a dot; Spark and most other readers ignore such files. An error of the
+file system costs records only: the sink counts lost records and reports the count in the next
+record that it writes.
 """
 
 import contextlib
 import fcntl
+import io
 import os
 import re
 import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from amqp1_driver.telemetry.events import Record
-from amqp1_driver.telemetry.formats import Format
+from amqp1_driver.telemetry.events import FIELDS, TEXTS, Record, to_lines
 
 #: names of finished files; their order by name is that by time
 _FINISHED = re.compile(r"^amqp1-\d{8}T\d{6}Z-.+\.(jsonl|parquet|arrow)$")
@@ -26,6 +28,97 @@ _LEFT = re.compile(r"^\.(amqp1-\d{8}T\d{6}Z-.+\.(?:jsonl|parquet|arrow))$")
 
 #: seconds without a write after which a file without a lock counts as one of a killed process
 LEFT_AFTER = 10.0
+#: rows that the columnar formats write together
+GROUP = 10000
+
+
+class JsonLines:
+    """The format with one JSON object in each line, and the interface of all formats.
+
+    A format encodes the records of one file after another.
+
+    :ivar suffix: suffix of the file's name
+    """
+
+    suffix = "jsonl"
+
+    def add(self, records: Sequence[Record]) -> bytes:
+        """Add records, and return the bytes to append to the file now, which may be none."""
+        return to_lines(records)
+
+    def size(self) -> int:
+        """Return how many encoded bytes wait in memory for the end of the file."""
+        return 0
+
+    def end(self) -> bytes:
+        """Return the bytes that complete the file, and begin the next file."""
+        return b""
+
+
+class Columns(JsonLines):
+    """Parquet, compressed with zstd, or the file format of Arrow, written with pyarrow.
+
+    The file stays in memory until its end, because an incomplete one is useless.
+
+    :param suffix: parquet or arrow
+    :raises ImportError: pyarrow is not installed
+    """
+
+    def __init__(self, suffix: str) -> None:
+        import pyarrow as pa
+
+        self._pa = pa
+        self.suffix = suffix
+        kinds = {"time": pa.timestamp("us", tz="UTC"), **dict.fromkeys(TEXTS, pa.string())}
+        self._schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in FIELDS])
+        self._rows: list[Record] = []
+        self._file = io.BytesIO()
+        self._writer: Any = None
+
+    def add(self, records: Sequence[Record]) -> bytes:
+        self._rows.extend(records)
+        if len(self._rows) >= GROUP:
+            self._write()
+        return b""
+
+    def _write(self) -> None:
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        if self._writer is None:
+            self._writer = self._open()
+        columns = [
+            self._pa.array(column, type=field.type)
+            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
+        ]
+        self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
+
+    def _open(self) -> Any:
+        """Return pyarrow's writer for the file."""
+        if self.suffix == "arrow":
+            return self._pa.ipc.new_file(self._file, self._schema)
+        from pyarrow.parquet import ParquetWriter
+
+        return ParquetWriter(self._file, self._schema, compression="zstd")
+
+    def size(self) -> int:
+        return self._file.tell()
+
+    def end(self) -> bytes:
+        self._write()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+        file, self._file = self._file, io.BytesIO()
+        return file.getvalue()
+
+
+def make_format(name: str) -> JsonLines:
+    """Return the format for a value of the option: json, parquet or arrow.
+
+    :raises ImportError: the format needs pyarrow, which is not installed
+    """
+    return JsonLines() if name == "json" else Columns(name)
 
 
 class FileSink:
@@ -42,7 +135,7 @@ class FileSink:
     def __init__(
         self,
         directory: str,
-        format: Format,
+        format: JsonLines,
         *,
         max_bytes: int,
         max_seconds: float,

@@ -14,7 +14,7 @@ import socketserver
 import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -28,6 +28,53 @@ LOG = logging.getLogger(__name__)
 
 #: upper bounds of the buckets, seconds: powers of two from 2^4 to 2^27 us, 16 us to 134 s
 BOUNDS = tuple((1 << n) / 1e6 for n in range(4, 28))
+_Seconds = partial(Histogram, buckets=BOUNDS)
+#: the metrics: kind, name, text and labels
+_METRICS: tuple[tuple[Callable[..., Any], str, str, tuple[str, ...]], ...] = (
+    (Counter, "amqp1_messages", "Messages sent, by outcome.", ("operation", "outcome")),
+    (
+        Counter,
+        "amqp1_message_errors",
+        "Messages that failed, by condition or exception.",
+        ("operation", "error"),
+    ),
+    (
+        Counter,
+        "amqp1_message_timeouts",
+        "Messages that timed out, by where they stood.",
+        ("operation", "stage"),
+    ),
+    (Counter, "amqp1_message_bytes", "Bytes of message bodies.", ("operation",)),
+    (
+        _Seconds,
+        "amqp1_message_handover_seconds",
+        "From the driver being called until its I/O thread had the message.",
+        ("operation",),
+    ),
+    (
+        _Seconds,
+        "amqp1_message_wait_seconds",
+        "From the I/O thread having a message until it went out: connection, link, credit.",
+        ("operation",),
+    ),
+    (
+        _Seconds,
+        "amqp1_message_acknowledge_seconds",
+        "From a message going out to its outcome.",
+        ("operation",),
+    ),
+    (
+        _Seconds,
+        "amqp1_message_reply_seconds",
+        "From a call going out to its reply.",
+        ("operation",),
+    ),
+    (_Seconds, "amqp1_message_seconds", "Messages as their senders saw them.", ("operation",)),
+    (Counter, "amqp1_credit_stalls", "Times that credit ran out.", ("side",)),
+    (_Seconds, "amqp1_credit_stall_seconds", "How long there was no credit.", ("side",)),
+    (Counter, "amqp1_connection_changes", "Changes of the state of a connection.", ("state",)),
+    (Counter, "amqp1_link_changes", "Changes of the state of a link.", ("state",)),
+)
 #: most pairs of operation and error that get a counter of their own; a peer can choose error
 #: conditions, so the driver counts further pairs as "other"
 VALUES_LIMIT = 100
@@ -43,108 +90,56 @@ class Metrics:
 
     def __init__(self, dropped: Callable[[], int]) -> None:
         self._dropped = dropped
-        self._metrics: list[Any] = []
-        self._messages = self._counter(
-            "amqp1_messages", "Messages sent, by outcome.", "operation", "outcome"
-        )
-        self._errors = self._counter(
-            "amqp1_message_errors",
-            "Messages that failed, by condition or exception.",
-            "operation",
-            "error",
-        )
-        self._timeouts = self._counter(
-            "amqp1_message_timeouts",
-            "Messages that timed out, by where they stood.",
-            "operation",
-            "stage",
-        )
-        self._bytes = self._counter("amqp1_message_bytes", "Bytes of message bodies.", "operation")
-        self._handover = self._histogram(
-            "amqp1_message_handover_seconds",
-            "From the driver being called until its I/O thread had the message.",
-            "operation",
-        )
-        self._wait = self._histogram(
-            "amqp1_message_wait_seconds",
-            "From the I/O thread having a message until it went out: connection, link, credit.",
-            "operation",
-        )
-        self._acknowledge = self._histogram(
-            "amqp1_message_acknowledge_seconds",
-            "From a message going out to its outcome.",
-            "operation",
-        )
-        self._reply = self._histogram(
-            "amqp1_message_reply_seconds", "From a call going out to its reply.", "operation"
-        )
-        self._total = self._histogram(
-            "amqp1_message_seconds", "Messages as their senders saw them.", "operation"
-        )
-        self._stalls = self._counter("amqp1_credit_stalls", "Times that credit ran out.", "side")
-        self._stalled = self._histogram(
-            "amqp1_credit_stall_seconds", "How long there was no credit.", "side"
-        )
-        self._changes = self._counter(
-            "amqp1_connection_changes", "Changes of the state of a connection.", "state"
-        )
-        self._link_changes = self._counter(
-            "amqp1_link_changes", "Changes of the state of a link.", "state"
-        )
+        self._metrics = {
+            name: kind(name, text, labels, registry=None) for kind, name, text, labels in _METRICS
+        }
+        #: returns a metric by its name and the values of its labels
+        self._find = cache(lambda name, *labels: self._metrics[name].labels(*labels))
         self._known_errors: set[tuple[str, str]] = set()
         #: state of each connection, by container-id
         self._states: dict[str, str] = {}
 
-    def _counter(self, name: str, text: str, *labels: str) -> Callable[..., Any]:
-        """Add a counter; return the function that finds it by the values of its labels."""
-        metric = Counter(name, text, labels, registry=None)
-        self._metrics.append(metric)
-        return cache(metric.labels)
-
-    def _histogram(self, name: str, text: str, label: str) -> Callable[..., Any]:
-        """Add a histogram of seconds; return the function that finds it by its label's value."""
-        metric = Histogram(name, text, (label,), registry=None, buckets=BOUNDS)
-        self._metrics.append(metric)
-        return cache(metric.labels)
-
     def take(self, records: Sequence[Record]) -> None:
         for record in records:
-            state = record.state or ""
             if record.operation is not None:
                 self._message(record, record.operation)
-            elif record.kind == events.STALL:
-                self._stalls(_side(record)).inc()
+                continue
+            state = record.state or ""
+            side = "sender" if record.stage == events.CREDIT else "subscription"
+            if record.kind == events.STALL:
+                self._find("amqp1_credit_stalls", side).inc()
             elif record.kind == events.RESUME:
-                self._stalled(_side(record)).observe((record.total_us or 0) / 1e6)
+                self._find("amqp1_credit_stall_seconds", side).observe((record.total_us or 0) / 1e6)
             elif record.kind == events.LINK:
-                self._link_changes(state).inc()
+                self._find("amqp1_link_changes", state).inc()
             else:
-                self._changes(state).inc()
+                self._find("amqp1_connection_changes", state).inc()
                 if state == "closed":
                     self._states.pop(record.container, None)
                 else:
                     self._states[record.container] = state
 
     def _message(self, record: Record, operation: str) -> None:
-        self._messages(operation, record.outcome or "").inc()
-        self._bytes(operation).inc(record.size or 0)
+        find = self._find
+        find("amqp1_messages", operation, record.outcome or "").inc()
+        find("amqp1_message_bytes", operation).inc(record.size or 0)
         if record.error is not None:
             pair = (operation, record.error)
             if pair not in self._known_errors and len(self._known_errors) >= VALUES_LIMIT:
                 pair = (operation, "other")
             self._known_errors.add(pair)
-            self._errors(*pair).inc()
+            find("amqp1_message_errors", *pair).inc()
         if record.outcome == events.TIMEOUT:
-            self._timeouts(operation, record.stage or "").inc()
-        for histogram, us in (
-            (self._handover, record.handover_us),
-            (self._wait, record.wait_us),
-            (self._acknowledge, record.ack_us),
-            (self._reply, record.reply_us),
-            (self._total, record.total_us),
+            find("amqp1_message_timeouts", operation, record.stage or "").inc()
+        for name, us in (
+            ("amqp1_message_handover_seconds", record.handover_us),
+            ("amqp1_message_wait_seconds", record.wait_us),
+            ("amqp1_message_acknowledge_seconds", record.ack_us),
+            ("amqp1_message_reply_seconds", record.reply_us),
+            ("amqp1_message_seconds", record.total_us),
         ):
             if us is not None:
-                histogram(operation).observe(us / 1e6)
+                find(name, operation).observe(us / 1e6)
 
     def tick(self) -> None:
         """Do nothing: no work is due by time."""
@@ -154,7 +149,7 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Return all metrics with their present values, as ``prometheus_client`` asks for them."""
-        for metric in self._metrics:
+        for metric in self._metrics.values():
             for family in metric.collect():
                 # The library adds a sample with the creation time of each metric, unless the whole
                 # process turns that off.
@@ -174,10 +169,6 @@ class Metrics:
             "Events dropped because too many waited.",
             value=self._dropped(),
         )
-
-
-def _side(record: Record) -> str:
-    return "sender" if record.stage == events.CREDIT else "subscription"
 
 
 class _Handler(WSGIRequestHandler):

@@ -14,13 +14,12 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from amqp1_driver.telemetry.events import Event
-from amqp1_driver.telemetry.files import FileSink
-from amqp1_driver.telemetry.formats import make_format
+from amqp1_driver.telemetry.files import FileSink, make_format
 from amqp1_driver.telemetry.hub import Consumer, Hub
 
 if TYPE_CHECKING:
     from amqp1_driver.options import TelemetrySettings
+    from amqp1_driver.telemetry.prometheus import Endpoint
 
 LOG = logging.getLogger(__name__)
 
@@ -34,30 +33,45 @@ _open: dict[_Key, "Telemetry"] = {}
 
 
 class Telemetry:
-    """A hub with a count of its holders. A sink for any thread."""
+    """A hub, the endpoint and the files, with a count of their holders. For any thread.
 
-    def __init__(self, key: _Key, consumers: dict[str, Consumer], capacity: int) -> None:
-        self.hub = Hub(consumers, capacity)
-        self._on_close: list[Callable[[], object]] = []
-        self._on_fork: list[Callable[[], object]] = [self.hub.abandon]
+    :ivar hub: the sink for events
+    :ivar endpoint: the Prometheus endpoint; None: there is none
+    """
+
+    def __init__(self, key: _Key, more: dict[str, Callable[[], Consumer]]) -> None:
+        config = key[0]
+        consumers: dict[str, Consumer] = {}
+        self.endpoint: Endpoint | None = None
+        self._files: FileSink | None = None
+        if config.directory:
+            consumers["the file sink"] = self._files = FileSink(
+                config.directory,
+                make_format(config.format),
+                max_bytes=config.file_bytes,
+                max_seconds=config.file_seconds,
+                keep=config.files_kept,
+            )
+        if config.port:
+            # imported late, because it needs a package of an extra
+            from amqp1_driver.telemetry import prometheus
+
+            consumers["counting"] = metrics = prometheus.Metrics(lambda: self.hub.dropped)
+            self.endpoint = prometheus.Endpoint(metrics)
+        for name, make in more.items():
+            consumers[name] = make()
+        self.hub = Hub(consumers, config.queue)
+        self.holders = 0
         self._key = key
-        self._holders = 0
-        self.emit: Callable[[Event], None] = self.hub.emit
-
-    def at_end(self, close: Callable[[], object], abandon: Callable[[], object]) -> None:
-        """Register functions: one to call on close, and one to call in the child of a fork."""
-        self._on_close.append(close)
-        self._on_fork.append(abandon)
-
-    def hold(self) -> None:
-        """Count one more holder; the caller holds ``_lock``."""
-        self._holders += 1
+        if self.endpoint is not None:
+            self.endpoint.listen(config.host, config.port, config.ports)
+        self.hub.start()
 
     def release(self) -> None:
         """Count one holder less; after the last one, close the hub and wait for that."""
         with _lock:
-            self._holders -= 1
-            last = self._holders == 0 and _open.get(self._key) is self
+            self.holders -= 1
+            last = self.holders == 0 and _open.get(self._key) is self
             if last:
                 del _open[self._key]
         if last:
@@ -70,13 +84,14 @@ class Telemetry:
         """
         if not self.hub.close(CLOSE_TIMEOUT):
             LOG.warning("Telemetry did not end within %s s", CLOSE_TIMEOUT)
-        for fn in self._on_close:
-            fn()
+        if self.endpoint is not None:
+            self.endpoint.close()
 
     def abandon(self) -> None:
         """Close inherited descriptors in the child of a fork; do nothing else."""
-        for fn in self._on_fork:
-            fn()
+        for part in (self.hub, self.endpoint, self._files):
+            if part is not None:
+                part.abandon()
 
 
 def acquire(
@@ -93,39 +108,9 @@ def acquire(
     with _lock:
         found = _open.get(whole)
         if found is None:
-            found = _open[whole] = _make(whole, more or {})
-        found.hold()
+            found = _open[whole] = Telemetry(whole, more or {})
+        found.holders += 1
         return found
-
-
-def _make(key: _Key, more: dict[str, Callable[[], Consumer]]) -> Telemetry:
-    config = key[0]
-    consumers: dict[str, Consumer] = {}
-    endpoint = None
-    files: FileSink | None = None
-    if config.directory:
-        consumers["the file sink"] = files = FileSink(
-            config.directory,
-            make_format(config.format),
-            max_bytes=config.file_bytes,
-            max_seconds=config.file_seconds,
-            keep=config.files_kept,
-        )
-    if config.port:
-        # imported late, because it needs a package of an extra
-        from amqp1_driver.telemetry.prometheus import Endpoint, Metrics
-
-        consumers["counting"] = metrics = Metrics(lambda: telemetry.hub.dropped)
-        endpoint = Endpoint(metrics)
-    for name, make in more.items():
-        consumers[name] = make()
-    telemetry = Telemetry(key, consumers, config.queue)
-    if endpoint is not None and endpoint.listen(config.host, config.port, config.ports):
-        telemetry.at_end(endpoint.close, endpoint.abandon)
-    if files is not None:
-        telemetry.at_end(lambda: None, files.abandon)
-    telemetry.hub.start()
-    return telemetry
 
 
 def _after_fork_in_child() -> None:

@@ -263,7 +263,7 @@ def test_the_child_of_a_green_process_has_an_endpoint_of_its_own():
         "from amqp1_driver.options import default_settings\n"
         "from amqp1_driver.telemetry import shared\n"
         "def scraped(telemetry):\n"
-        "    place = f'http://127.0.0.1:{telemetry._on_close[0].__self__.port}/metrics'\n"
+        "    place = f'http://127.0.0.1:{telemetry.endpoint.port}/metrics'\n"
         "    return urllib.request.urlopen(place, timeout=10).status\n"
         "config = default_settings(telemetry_port=int(sys.argv[1])).telemetry\n"
         "parent = shared.acquire(config)\n"

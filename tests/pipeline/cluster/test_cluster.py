@@ -18,7 +18,7 @@ from amqp1_driver.pipeline.commands import capacity, notifications, telemetry
 from amqp1_driver.pipeline.generate import send, story
 from amqp1_driver.pipeline.publish.publisher import Publisher
 from amqp1_driver.telemetry.events import Record
-from amqp1_driver.telemetry.formats import make_format
+from amqp1_driver.telemetry.files import make_format
 from amqp1_driver.testing.fixture import BusFixture
 from tests.pipeline.cluster.standalone import Cluster
 

@@ -16,7 +16,7 @@ from amqp1_driver.pipeline.telemetry.reading import format_of, from_files, sorte
 from amqp1_driver.pipeline.transform import telemetry_records as base
 from amqp1_driver.telemetry import events
 from amqp1_driver.telemetry.events import Record
-from amqp1_driver.telemetry.formats import make_format
+from amqp1_driver.telemetry.files import make_format
 
 from .frames import good, line, parsed, rows, send
 

@@ -13,8 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from amqp1_driver.telemetry import files
-from amqp1_driver.telemetry.files import FileSink
-from amqp1_driver.telemetry.formats import make_format
+from amqp1_driver.telemetry.files import FileSink, make_format
 
 from .records import Clock, message, record
 
