@@ -26,7 +26,21 @@ class Cancelled(Exception):
     """The error that Future.result() raises after cancel()."""
 
 
-class ConnectError(Exception):
+class _PeerError(Exception):
+    """An error of the connection to a host.
+
+    :param reason: for humans
+    :param detail: put behind the reason in the text
+    """
+
+    def __init__(self, host: str, port: int, reason: str, detail: str = "") -> None:
+        super().__init__(f"{join_host_port(host, port)}: {reason}{detail}")
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+
+class ConnectError(_PeerError):
     """The error of a connection that could not be made.
 
     :param failures: (address, exception) for every address that was tried; empty if the name did
@@ -41,12 +55,12 @@ class ConnectError(Exception):
         failures: Sequence[tuple[str, Exception]] = (),
     ) -> None:
         tried = "; ".join(f"{address}: {describe(exc)}" for address, exc in failures)
-        text = f"{join_host_port(host, port)}: {reason}" + (f" ({tried})" if tried else "")
-        super().__init__(text)
-        self.host = host
-        self.port = port
-        self.reason = reason
+        super().__init__(host, port, reason, f" ({tried})" if tried else "")
         self.failures = tuple(failures)
+
+
+class Disconnected(_PeerError):
+    """The error of an established connection that was lost."""
 
 
 class TlsError(Exception):
@@ -57,7 +71,8 @@ class TlsError(Exception):
     """
 
     def __init__(self, reason: str, host: str | None = None, port: int | None = None) -> None:
-        super().__init__(_tls_text(reason, host, port))
+        text = reason if host is None else f"{join_host_port(host, port)}: TLS: {reason}"
+        super().__init__(text)
         self.reason = reason
         self.host = host
         self.port = port
@@ -67,19 +82,6 @@ class TlsError(Exception):
         error = TlsError(self.reason, host, port)
         error.__cause__ = self.__cause__ or self
         return error
-
-
-class Disconnected(Exception):
-    """The error of an established connection that was lost.
-
-    :param reason: for humans
-    """
-
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(f"{join_host_port(host, port)}: {reason}")
-        self.host = host
-        self.port = port
-        self.reason = reason
 
 
 def describe(exc: BaseException) -> str:
@@ -92,7 +94,3 @@ def describe(exc: BaseException) -> str:
 def join_host_port(host: str, port: int | None) -> str:
     """Return ``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _tls_text(reason: str, host: str | None, port: int | None) -> str:
-    return reason if host is None else f"{join_host_port(host, port)}: TLS: {reason}"
