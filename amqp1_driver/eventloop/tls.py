@@ -79,11 +79,10 @@ def make_context(parameters: TlsParameters) -> ssl.SSLContext:
     :raises TlsError: a file is missing or unusable, the key password is wrong or missing, or the
         minimum version is unknown.
     """
-    minimum = _MIN_VERSIONS.get(parameters.min_version)
-    if minimum is None:
+    if parameters.min_version not in _MIN_VERSIONS:
         raise TlsError(f"unknown minimum TLS version {parameters.min_version!r}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = minimum
+    context.minimum_version = _MIN_VERSIONS[parameters.min_version]
     if not parameters.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -151,29 +150,30 @@ class TlsEngine:
             self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
         except (ValueError, UnicodeError) as exc:
             raise TlsError(f"bad server name {name!r}: {describe(exc)}") from exc
-        self._established = False
-        self._closed = False
+        #: True once the handshake is over
+        self.established = False
+        #: True once the peer has announced that it sends no more data
+        self.closed = False
         #: The failure that came after the plaintext returned by the last feed(); None if none came.
         self.error: TlsError | None = None
-
-    @property
-    def established(self) -> bool:
-        """Return True once the handshake is over."""
-        return self._established
-
-    @property
-    def closed(self) -> bool:
-        """Return True once the peer has announced that it sends no more data."""
-        return self._closed
 
     def describe(self) -> str:
         """Return the version and cipher in use, for logs."""
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else '?'}"
 
-    def start(self) -> None:
-        """Put the first flight of the handshake into the output."""
-        self._handshake()
+    def handshake(self) -> None:
+        """Go on with the handshake as far as the input allows; the first call begins it.
+
+        :raises TlsError: the handshake has failed for good
+        """
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as exc:
+            raise TlsError(self._cause(exc)) from exc
+        self.established = True
 
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take bytes from the peer and return the plaintext in them, which may be empty.
@@ -183,20 +183,11 @@ class TlsEngine:
             instead, and the failure is in ``error``.
         """
         self._incoming.write(data)
-        if not self._established:
-            self._handshake()
-            if not self._established:
+        if not self.established:
+            self.handshake()
+            if not self.established:
                 return b""
         return self._read()
-
-    def feed_eof(self) -> None:
-        """Take the end of the peer's byte stream.
-
-        :raises TlsError: the handshake is not over.
-        """
-        self._incoming.write_eof()
-        if not self._established:
-            raise TlsError("the peer closed the connection during the handshake")
 
     def wrap(self, data: bytes | memoryview) -> int:
         """Encrypt plaintext to the output.
@@ -217,50 +208,39 @@ class TlsEngine:
 
     def close_notify(self) -> None:
         """Put close_notify (no more data follows) into the output, without waiting."""
-        if self._established:
+        if self.established:
             try:
                 self._object.unwrap()
             except (ssl.SSLError, ValueError):
                 pass  # WantRead: the peer's answer is of no interest; others: TLS is broken anyway
 
-    def _handshake(self) -> None:
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            return
-        except ssl.SSLError as exc:
-            raise TlsError(self._cause(exc)) from exc
-        self._established = True
-
     def _read(self) -> bytes:
         chunks: list[bytes] = []
         try:
-            while not self._closed:
-                chunk = self._object.read(65536)
-                if not chunk:
-                    self._closed = True
+            while chunk := self._object.read(65536):
                 chunks.append(chunk)
+            self.closed = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
-            self._closed = True
+            self.closed = True
         except ssl.SSLError as exc:
             self.error = TlsError(self._cause(exc))
             self.error.__cause__ = exc
             if not chunks:
                 raise self.error from exc
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return b"".join(chunks)
 
     def _cause(self, exc: ssl.SSLError) -> str:
         if isinstance(exc, ssl.SSLCertVerificationError):
-            cause = _VERIFY_CAUSES.get(exc.verify_code)
+            cause = _VERIFY_CAUSES.get(exc.verify_code, "the certificate of the peer is no good")
             detail: Any = exc.verify_message
             if exc.verify_code == 62:
                 detail = f"expected {self._name} in subjectAltName"
             elif exc.verify_code == 64:
                 detail = f"expected {self._name} in subjectAltName; no common name counts for it"
-            return f"{cause or 'the certificate of the peer is no good'} ({detail})"
-        cause = _REASON_CAUSES.get(exc.reason or "")
-        if cause is _NOT_TLS and self._established:
+            return f"{cause} ({detail})"
+        cause = _REASON_CAUSES.get(exc.reason or "", "")
+        if cause is _NOT_TLS and self.established:
             cause = "the peer sent a broken record"
         return f"{cause} ({exc.reason})" if cause else str(exc.reason or exc)

@@ -225,7 +225,7 @@ class Transport:
         self._state = State.HANDSHAKE
         try:
             engine = TlsEngine(context, tls.server_name or self._host)
-            engine.start()
+            engine.handshake()
         except TlsError as exc:
             self._end(exc.at(self._host, self._port))
             return
