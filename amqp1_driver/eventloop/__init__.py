@@ -14,7 +14,7 @@ from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.handler import TransportHandler
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.mailbox import Mailbox
-from amqp1_driver.eventloop.resolver import offload
+from amqp1_driver.eventloop.runtime import offload
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
 from amqp1_driver.eventloop.transport import Transport

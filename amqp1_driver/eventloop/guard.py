@@ -6,6 +6,7 @@ An exception in a callback of the connection fails that connection and never end
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from amqp1_driver.eventloop.loop import EventLoop, Resource
@@ -18,7 +19,8 @@ class Guard:
 
     A connection has no other way to the loop, so none of its callbacks can end the loop. An
     exception that is not derived from Exception, such as KeyboardInterrupt, still ends the loop.
-    Threads: post(), wrap() and now() on any thread; the rest on the loop thread.
+    Threads: post(), wrap() and now() on any thread; the rest on the loop thread. See
+    :class:`EventLoop` for methods without a docstring here.
 
     :param failed: called with the exception, on the loop thread; fails the connection
     """
@@ -28,47 +30,35 @@ class Guard:
         self._failed = failed
 
     def now(self) -> float:
-        """Return the time of the loop's clock, seconds."""
         return self._loop.now()
 
     def assert_in_loop(self) -> None:
-        """Check the thread; see :meth:`EventLoop.assert_in_loop`."""
         self._loop.assert_in_loop()
 
-    def set_writable(self, fileno: int, wanted: bool) -> None:
-        """Start or stop watching a descriptor for writing; see :meth:`EventLoop.set_writable`."""
-        self._loop.set_writable(fileno, wanted)
-
-    def is_registered(self, fileno: int) -> bool:
-        """Return whether the loop watches a descriptor."""
-        return self._loop.is_registered(fileno)
-
-    def unregister(self, fileno: int) -> None:
-        """Stop watching a descriptor; see :meth:`EventLoop.unregister`."""
-        self._loop.unregister(fileno)
-
     def attach(self, resource: Resource) -> None:
-        """Have the loop close a resource when it ends; see :meth:`EventLoop.attach`."""
         self._loop.attach(resource)
 
     def detach(self, resource: Resource) -> None:
-        """Undo attach(); idempotent."""
         self._loop.detach(resource)
 
     def register(self, fileno: int, on_readable: Callback, on_writable: Callback) -> None:
-        """Watch a descriptor; see :meth:`EventLoop.register`."""
         self._loop.register(fileno, on_readable, on_writable, self._failed)
 
+    def set_writable(self, fileno: int, wanted: bool) -> None:
+        self._loop.set_writable(fileno, wanted)
+
+    def unregister(self, fileno: int) -> None:
+        """Stop watching a descriptor; idempotent."""
+        if self._loop.is_registered(fileno):
+            self._loop.unregister(fileno)
+
     def call_at(self, when: float, fn: Callback) -> Timer:
-        """Call ``fn()`` at a time; see :meth:`EventLoop.call_at`."""
-        return self._loop.call_at(when, self._wrap(fn))
+        return self._loop.call_at(when, partial(self.run, fn))
 
     def call_later(self, delay: float, fn: Callback) -> Timer:
-        """Call ``fn()`` after a delay; see :meth:`EventLoop.call_later`."""
-        return self._loop.call_later(delay, self._wrap(fn))
+        return self._loop.call_later(delay, partial(self.run, fn))
 
     def post(self, fn: Callable[[Any], object], op: Any = None) -> None:
-        """Have the loop call ``fn(op)``; see :meth:`EventLoop.post`."""
         self._loop.post(self.wrap(fn), op)
 
     def wrap(self, fn: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -91,14 +81,3 @@ class Guard:
             fn()
         except Exception as exc:
             self._failed(exc)
-
-    def _wrap(self, fn: Callback) -> Callback:
-        failed = self._failed
-
-        def guarded() -> None:
-            try:
-                fn()
-            except Exception as exc:
-                failed(exc)
-
-        return guarded

@@ -9,8 +9,11 @@ that is_green() is true, so eventlet is loaded already.
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def _patcher() -> Any:
@@ -40,3 +43,28 @@ def native(name: str) -> ModuleType:
 def green_select() -> Any:
     """Return eventlet's own ``select`` function, which yields to the hub."""
     return importlib.import_module("eventlet.green.select").select
+
+
+def offload(work: Callable[[], T], deliver: Callable[[T | Exception], object]) -> None:
+    """Run ``work()`` in a short-lived daemon thread, then ``deliver(result or exception)`` there.
+
+    The thread is native under eventlet too, because name lookups would block the hub. So
+    ``deliver`` may only post to a loop.
+
+    :raises RuntimeError: no thread can be started.
+    """
+
+    def run() -> None:
+        result: T | Exception
+        try:
+            result = work()
+        except Exception as exc:
+            result = exc
+        try:
+            deliver(result)
+        except Exception:
+            # The loop has ended: no thread waits for the result any more. There is no log entry
+            # either, as the locks of the log handlers may be green.
+            pass
+
+    native("threading").Thread(target=run, name="amqp1-resolver", daemon=True).start()

@@ -3,9 +3,8 @@
 """The byte stream of one connection over TCP, with TLS or without; loop thread."""
 
 import enum
-import functools
-import ssl
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from amqp1_driver import exceptions
@@ -108,18 +107,21 @@ class Transport:
         assert self._state is State.NEW
         self._state = State.APPROACH
         try:
-            self._start()
+            self._loop.attach(self)
+            deadline = self._loop.now() + self._timeout
+            self._timer = self._loop.call_at(deadline, self._on_timeout)
+            self._approach = Dial(
+                self._loop,
+                self._host,
+                self._port,
+                self._tls,
+                self._proxy,
+                deadline,
+                self._on_arrival,
+            )
+            self._approach.start()
         except Exception as exc:
-            self._loop.call_later(0, functools.partial(self._failed, exc))
-
-    def _start(self) -> None:
-        self._loop.attach(self)
-        deadline = self._loop.now() + self._timeout
-        self._timer = self._loop.call_at(deadline, self._on_timeout)
-        self._approach = Dial(
-            self._loop, self._host, self._port, self._tls, self._proxy, deadline, self._on_arrival
-        )
-        self._approach.start()
+            self._loop.call_later(0, partial(self._failed, exc))
 
     def serve(self, stream: ByteStream | None) -> None:
         """Have ``stream`` take the input and make the output from now on; None: the handler.
@@ -168,13 +170,13 @@ class Transport:
         :raises AssertionError: this is not the loop thread
         """
         self._loop.assert_in_loop()
-        self._loop.run(self._close)
-
-    def _close(self) -> None:
-        self.flush()
-        if self._state is State.OPEN and self._tls_writer is not None:
-            self._tls_writer.send_close_notify()
-        self._end(None)
+        try:
+            self.flush()
+            if self._state is State.OPEN and self._tls_writer is not None:
+                self._tls_writer.send_close_notify()
+            self._end(None)
+        except Exception as exc:
+            self._failed(exc)
 
     # -- the loop's calls ------------------------------------------------------------------
 
@@ -193,11 +195,10 @@ class Transport:
     # -- connecting ------------------------------------------------------------------------
 
     def _on_timeout(self) -> None:
-        self._timer = None
-        approach = self._approach
-        doing = approach.doing if approach is not None else self._state.value
+        doing, failures = self._state.value, []
+        if self._approach is not None:
+            doing, failures = self._approach.doing, self._approach.failures
         reason = f"not connected within {self._timeout:g} s: timed out {doing}"
-        failures = approach.failures if approach is not None else []
         self._end(ConnectError(self._host, self._port, reason, failures))
 
     def _on_arrival(self, arrival: Arrival | ConnectError | TlsError) -> None:
@@ -214,28 +215,19 @@ class Transport:
         if arrival.context is None or self._tls is None:
             self._established()
         else:
-            self._secure(arrival.context, self._tls, self._outlet)
+            self._state = State.HANDSHAKE
+            engine = TlsEngine(arrival.context, self._tls.server_name or self._host)
+            engine.handshake()
+            self._tls_writer = TlsWriter(self._outlet, engine, self._handler)
+            self._tls_writer.send_backlog()
         if arrival.rest and self._tls_writer is not None:
             self._receive_tls(self._tls_writer, memoryview(arrival.rest))
         elif arrival.rest and self._state is State.OPEN:
             self._handler.data_received(arrival.rest)
 
-    def _secure(self, context: ssl.SSLContext, tls: TlsParameters, outlet: Writer) -> None:
-        """Begin the TLS handshake."""
-        self._state = State.HANDSHAKE
-        try:
-            engine = TlsEngine(context, tls.server_name or self._host)
-            engine.handshake()
-        except TlsError as exc:
-            self._end(exc.at(self._host, self._port))
-            return
-        self._tls_writer = TlsWriter(outlet, engine, self._handler)
-        self._tls_writer.send_backlog()
-
     def _established(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._state = State.OPEN
         if self._tls_writer is not None:
             self._description += f" over {self._tls_writer.engine.describe()}"
@@ -297,8 +289,8 @@ class Transport:
 
     def _eof(self) -> None:
         if self._state is State.HANDSHAKE:
-            error = TlsError("the peer closed the connection during the handshake")
-            self._end(error.at(self._host, self._port))
+            reason = "the peer closed the connection during the handshake"
+            self._end(TlsError(reason, self._host, self._port))
         else:
             self._end(Disconnected(self._host, self._port, "the peer closed the connection"))
 
@@ -318,7 +310,7 @@ class Transport:
     def _broken(self, exc: OSError) -> None:
         if self._state is State.HANDSHAKE:
             reason = f"the peer broke off the handshake ({describe(exc)})"
-            self._end(TlsError(reason).at(self._host, self._port))
+            self._end(TlsError(reason, self._host, self._port))
             return
         error = Disconnected(self._host, self._port, f"connection lost: {describe(exc)}")
         error.__cause__ = exc
@@ -355,12 +347,19 @@ class Transport:
             return
         self._state = State.CLOSED
         self._loop.run(self._release)
-        self._loop.run(functools.partial(self._handler.connection_lost, exc))
+        self._loop.run(partial(self._handler.connection_lost, exc))
 
     def _release(self) -> None:
-        """Release the timer, sockets and buffers of the connection, and detach it from the loop."""
+        """Release all that the connection holds, so that the loop makes no more calls."""
         try:
-            self._stop()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._outlet is not None:
+                self._outlet.close()
+            if self._approach is not None:
+                self._approach.abort()
+                self._approach = None
+            self._loop.unregister(self._fd)
         finally:
             if self._socket is not None:
                 self._socket.close()
@@ -368,16 +367,3 @@ class Transport:
             self._tls_writer = None
             self._buffer = memoryview(b"")
             self._loop.detach(self)
-
-    def _stop(self) -> None:
-        """Stop the timer, the output and the dial, so that the loop makes no more calls."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._outlet is not None:
-            self._outlet.close()
-        if self._approach is not None:
-            self._approach.abort()
-            self._approach = None
-        if self._loop.is_registered(self._fd):
-            self._loop.unregister(self._fd)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A tunnel through an HTTP proxy (RFC 9110, method CONNECT), without sockets; loop thread."""
 
 import base64

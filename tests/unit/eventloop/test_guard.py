@@ -23,9 +23,8 @@ from amqp1_driver.eventloop import (
     TlsError,
     TlsParameters,
     Transport,
-    connector,
+    dial,
 )
-from amqp1_driver.eventloop.connector import Connector
 from amqp1_driver.eventloop.dial import Dial
 from amqp1_driver.eventloop.tls import TlsEngine
 from amqp1_driver.eventloop.tunnel import Tunnel
@@ -37,7 +36,7 @@ from tests.unit.eventloop.test_websocket import Echo, head, websocket
 
 KINDS = ("tcp", "tls", "websocket")
 CALLBACKS = ("connected", "data_received", "pending_output", "output_written", "connection_lost")
-LAYERS = (Transport, Dial, Connector, Writer, TlsWriter, TlsEngine, Tunnel, WebSocket, Codec)
+LAYERS = (Transport, Dial, Writer, TlsWriter, TlsEngine, Tunnel, WebSocket, Codec)
 #: more than a socket with a small buffer takes at once, so that writing is blocked for a time
 MUCH = bytes(range(256)) * 256
 #: called by the owner, to whom they raise nothing: all that they call is tried by itself
@@ -200,13 +199,13 @@ def test_any_function_of_a_stream_that_raises_costs_one_connection(
     stage: Stage, kind: str, layer: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that are not called in such an exchange leave it as it is."""
-    set_options = connector.set_options
+    set_options = dial.set_options
 
     def small(sock: socket.socket) -> None:
         set_options(sock)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
 
-    monkeypatch.setattr(connector, "set_options", small)
+    monkeypatch.setattr(dial, "set_options", small)
     fault = Fault()
     monkeypatch.setattr(layer, name, fault(vars(layer)[name]))
     handler = Recorder()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from amqp1_driver.eventloop import Future
-from amqp1_driver.eventloop.resolver import lookup, offload
+from amqp1_driver.eventloop.dial import lookup
+from amqp1_driver.eventloop.runtime import offload
 from tests.unit.eventloop.helpers import PATIENCE
 
 

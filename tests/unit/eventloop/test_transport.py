@@ -19,8 +19,8 @@ from amqp1_driver.eventloop import (
     LoopClosed,
     Transport,
 )
-from amqp1_driver.eventloop.connector import Connector
-from amqp1_driver.eventloop.dial import Stage
+from amqp1_driver.eventloop.dial import Dial, Stage
+from amqp1_driver.eventloop.guard import Guard
 from amqp1_driver.eventloop.transport import State
 from tests.unit.eventloop.helpers import (
     PATIENCE,
@@ -328,7 +328,8 @@ def test_a_socket_connected_to_itself_is_no_connection(loop: EventLoop) -> None:
     results: list[Any] = []
 
     def check() -> None:
-        connector = Connector(loop, "h", 1, [], loop.now() + 1, results.append)
+        guard = Guard(loop, results.append)
+        connector = Dial(guard, "h", 1, None, None, loop.now() + 1, results.append)
         connector._socket = own
         connector._address = "127.0.0.1:1"
         connector._on_event()
@@ -344,7 +345,8 @@ def test_an_event_before_the_connection_is_up_means_nothing(loop: EventLoop) -> 
     results: list[Any] = []
 
     def check() -> None:
-        connector = Connector(loop, "h", 1, [], loop.now() + 1, results.append)
+        guard = Guard(loop, results.append)
+        connector = Dial(guard, "h", 1, None, None, loop.now() + 1, results.append)
         connector._socket = fresh
         connector._on_event()
         assert results == []

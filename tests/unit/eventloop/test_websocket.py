@@ -23,6 +23,7 @@ from amqp1_driver.eventloop import (
     Transport,
 )
 from amqp1_driver.eventloop.dial import Dial
+from amqp1_driver.eventloop.guard import Guard
 from amqp1_driver.eventloop.tunnel import Tunnel, TunnelError
 from amqp1_driver.eventloop.websocket import Codec, WebSocket
 from tests.unit.eventloop.certificates import Certificates
@@ -596,7 +597,9 @@ def test_what_the_proxy_said_last_is_heard_although_asking_fails(
 
     def ask() -> None:
         proxy = ProxyParameters("p", 3128)
-        approach = Dial(loop, "h", 1, None, proxy, loop.now() + PATIENCE, finish)
+        approach = Dial(
+            Guard(loop, results.append), "h", 1, None, proxy, loop.now() + PATIENCE, finish
+        )
         approach._ask_proxy(proxy, ours)
 
     on_loop(loop, ask)
