@@ -217,7 +217,6 @@ class LoopNetwork:
         profile = forced_profile(self._settings.addressing.addressing_mode)
         names = (profile.subprotocol if profile is not None else WEBSOCKET_SUBPROTOCOL,)
         socket = WebSocket(
-            self._loop,
             stream,
             host.hostname,
             host.port,

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A byte stream over a WebSocket (RFC 6455), between a transport and its owner; loop thread.
 
 wsproto implements the protocol. This module makes the request and turns messages into a stream;
@@ -8,7 +7,7 @@ the boundaries of messages mean nothing.
 """
 
 from collections.abc import Sequence
-from http import HTTPStatus
+from http.client import responses
 
 import wsproto
 from wsproto import events
@@ -17,7 +16,6 @@ from wsproto.utilities import ProtocolError
 
 from amqp1_driver.eventloop.errors import ConnectError, Disconnected, join_host_port
 from amqp1_driver.eventloop.handler import TransportHandler
-from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.timers import Timer
 from amqp1_driver.eventloop.transport import Transport
 from amqp1_driver.exceptions import printable
@@ -61,15 +59,11 @@ class Codec:
                     break
         # wsproto decodes headers of the answer as ASCII; UnicodeDecodeError is a ValueError
         except (ProtocolError, ValueError) as error:
-            reason = printable(error)
-            self._end(
-                f"it broke the WebSocket protocol ({reason})"
-                if self.opened
-                else f"it speaks no WebSocket ({reason})"
-            )
+            what = "broke the WebSocket protocol" if self.opened else "speaks no WebSocket"
+            self.ended = f"it {what} ({printable(error)})"
         if not self.output:
             self.answer_ping()
-        return stream[0] if len(stream) == 1 else b"".join(stream)
+        return b"".join(stream)
 
     def wrap(self, data: bytes | memoryview) -> None:
         """Put data as one message into the output, which must be empty."""
@@ -94,48 +88,37 @@ class Codec:
     def _reply(self, event: events.Event) -> None:
         self.output = memoryview(bytes(self.output) + self._ws.send(event))
 
-    def _end(self, reason: str) -> None:
-        if self.ended is None:
-            self.ended = reason
-
     def _on_event(self, event: events.Event, stream: list[bytes]) -> None:
-        if isinstance(event, events.BytesMessage):
-            if event.data:
+        match event:
+            case events.BytesMessage():
                 stream.append(bytes(event.data))
-        elif isinstance(event, events.AcceptConnection):
-            self.opened = True
-            self.subprotocol = event.subprotocol
-        elif isinstance(event, events.Ping):
-            self._ping = event
-        elif isinstance(event, events.CloseConnection):
-            self._on_close(event)
-        elif isinstance(event, events.TextMessage):
-            self._end("the peer sent text over the WebSocket")
-        else:
-            self._on_refusal(event)
+            case events.AcceptConnection():
+                self.opened = True
+                self.subprotocol = event.subprotocol
+            case events.Ping():
+                self._ping = event
+            case events.CloseConnection():
+                self._on_close(event)
+            case events.TextMessage():
+                self.ended = "the peer sent text over the WebSocket"
+            case events.RejectConnection():
+                status = f"{event.status_code} {responses.get(event.status_code, '')}".rstrip()
+                self._refusal = f"the WebSocket was refused: HTTP {status}"
+                if not event.has_body:
+                    self.ended = self._refusal
+            case events.RejectData():
+                self._body = (self._body + event.data)[:_BODY]
+                if event.body_finished:
+                    self.ended = self.refusal
 
     def _on_close(self, event: events.CloseConnection) -> None:
         # if wsproto does not understand a message, it makes a CloseConnection of it too, but stays
         # in the state OPEN
-        broken = self._ws.state is ConnectionState.OPEN
-        if self.ended is None:
-            self._reply(event.response())
-        reason = f" ({printable(event.reason)})" if event.reason else ""
-        self._end(
-            f"it broke the WebSocket protocol{reason}"
-            if broken
-            else f"the peer closed the WebSocket with code {event.code}{reason}"
-        )
-
-    def _on_refusal(self, event: events.Event) -> None:
-        if isinstance(event, events.RejectConnection):
-            self._refusal = f"the WebSocket was refused: HTTP {status(event.status_code)}"
-            if not event.has_body:
-                self._end(self._refusal)
-        elif isinstance(event, events.RejectData):
-            self._body = (self._body + event.data)[:_BODY]
-            if event.body_finished:
-                self._end(self.refusal or "")
+        what = f"the peer closed the WebSocket with code {event.code}"
+        if self._ws.state is ConnectionState.OPEN:
+            what = "it broke the WebSocket protocol"
+        self._reply(event.response())
+        self.ended = what + (f" ({printable(event.reason)})" if event.reason else "")
 
     @property
     def refusal(self) -> str | None:
@@ -144,14 +127,6 @@ class Codec:
             return None
         text = printable(" ".join(self._body.decode("utf-8", "replace").split()))
         return f"{self._refusal}: {text}" if text else self._refusal
-
-
-def status(code: int) -> str:
-    """Return the code of an HTTP status with its phrase, as in ``401 Unauthorized``."""
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
 
 
 class WebSocket:
@@ -164,7 +139,6 @@ class WebSocket:
 
     def __init__(
         self,
-        loop: EventLoop,
         owner: TransportHandler,
         host: str,
         port: int,
@@ -172,7 +146,6 @@ class WebSocket:
         subprotocols: Sequence[str],
         timeout: float,
     ) -> None:
-        self._loop = loop
         self._owner = owner
         self._host = host
         self._port = port
@@ -183,7 +156,6 @@ class WebSocket:
         self._description = ""
         self._error: Exception | None = None
         self._timer: Timer | None = None
-        self._deadline = 0.0
         #: set by the code that makes this object and the transport
         self.transport: Transport
 
@@ -191,8 +163,9 @@ class WebSocket:
 
     def start(self) -> None:
         """Begin to connect; see Transport.start()."""
-        self._deadline = self._loop.now() + self._timeout
         self.transport.start()
+        # the transport's own time-out comes first, so this one means the WebSocket
+        self._timer = self.transport.guard.call_later(self._timeout, self._too_slow)
 
     def flush(self) -> None:
         """Send the output; see Transport.flush()."""
@@ -215,7 +188,6 @@ class WebSocket:
         self._description = description
         host = self._host if self._port == 443 else join_host_port(self._host, self._port)
         self._codec = Codec(host, self._path, self._subprotocols)
-        self._timer = self.transport.guard.call_at(self._deadline, self._too_slow)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the peer, and pass the data in them on to the owner."""
@@ -265,23 +237,19 @@ class WebSocket:
         the error of TCP that follows.
         """
         try:
-            self._end(exc)
+            codec, self._codec = self._codec, None
+            self._stop_timer()
+            if self._error is None and exc is not None and codec is not None and not codec.opened:
+                reason = getattr(exc, "reason", None) or str(exc)
+                self._error = ConnectError(
+                    self._host, self._port, codec.refusal or f"no answer to the WebSocket: {reason}"
+                )
         finally:
             self._owner.connection_lost(self._error or exc)
-
-    def _end(self, exc: Exception | None) -> None:
-        codec, self._codec = self._codec, None
-        self._stop_timer()
-        if self._error is None and exc is not None and codec is not None and not codec.opened:
-            reason = getattr(exc, "reason", None) or str(exc)
-            self._error = ConnectError(
-                self._host, self._port, codec.refusal or f"no answer to the WebSocket: {reason}"
-            )
 
     # -- inner -----------------------------------------------------------------------------
 
     def _too_slow(self) -> None:
-        self._timer = None
         refusal = self._codec.refusal if self._codec is not None else None
         self._fail(refusal or f"no answer to the WebSocket within {self._timeout:g} s")
 
@@ -294,4 +262,3 @@ class WebSocket:
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None

@@ -288,7 +288,7 @@ def websocket(
     recorder: Recorder | None = None,
 ) -> Recorder:
     handler = recorder or Recorder()
-    socket_ = WebSocket(loop, handler, host, port, PATH, ["AMQPWSB10"], timeout)
+    socket_ = WebSocket(handler, host, port, PATH, ["AMQPWSB10"], timeout)
     socket_.transport = Transport(loop, socket_, host, port, tls=tls, proxy=proxy, timeout=timeout)
     handler.transport = socket_  # type: ignore[assignment]
     on_loop(loop, socket_.start)
