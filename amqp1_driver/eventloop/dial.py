@@ -228,11 +228,7 @@ class Dial:
     def _ask_proxy(self, proxy: ProxyParameters, sock: "socket.socket") -> None:
         self.stage = Stage.TUNNEL
         self._socket = sock
-        try:
-            tunnel = Tunnel(proxy, self._host, self._port)
-        except TunnelError as exc:
-            self._fail(str(exc))
-            return
+        tunnel = Tunnel(proxy, self._host, self._port)
         self._description += f" through proxy {proxy}"
         read = partial(self._read_answer, tunnel)
         self._loop.register(sock.fileno(), read, read)

@@ -33,14 +33,11 @@ class Tunnel:
 
     :param host: the host behind the proxy
     :param port: the port of that host
-    :raises TunnelError: the package h11 is missing
     """
 
     def __init__(self, proxy: ProxyParameters, host: str, port: int) -> None:
-        try:
-            import h11
-        except ImportError as error:
-            raise TunnelError("a proxy needs the package h11 (extra websocket)") from error
+        import h11  # late: only users of a proxy install it, and the driver's start checks it
+
         self._proxy = proxy
         self._h11: Any = h11
         self._http = h11.Connection(h11.CLIENT)
@@ -81,5 +78,3 @@ class Tunnel:
             if not 200 <= status < 300:
                 raise TunnelError(f"proxy {self._proxy} refuses: HTTP {status} {reason}".rstrip())
             self.established = True
-        elif isinstance(event, self._h11.ConnectionClosed):
-            raise self.feed_eof()

@@ -3,6 +3,7 @@
 """The descriptors that a loop watches, and the one that wakes the loop; loop thread."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from amqp1_driver.eventloop.borrowed_fd import BorrowedFd
 from amqp1_driver.eventloop.poller import (
@@ -19,20 +20,13 @@ from amqp1_driver.eventloop.poller import (
 Callback = Callable[[], object]
 
 
+@dataclass(slots=True, eq=False)
 class _Registration:
-    __slots__ = ("active", "failed", "mask", "on_readable", "on_writable")
-
-    def __init__(
-        self,
-        on_readable: Callback,
-        on_writable: Callback,
-        failed: Callable[[Exception], object] | None,
-    ) -> None:
-        self.on_readable = on_readable
-        self.on_writable = on_writable
-        self.failed = failed
-        self.mask = READ
-        self.active = True
+    on_readable: Callback
+    on_writable: Callback
+    failed: Callable[[Exception], object] | None
+    mask: int = READ
+    active: bool = True
 
 
 class Watch:
