@@ -11,13 +11,12 @@ from amqp1_driver.eventloop.errors import (
     TlsError,
 )
 from amqp1_driver.eventloop.futures import Future
-from amqp1_driver.eventloop.handler import TransportHandler
 from amqp1_driver.eventloop.loop import EventLoop
 from amqp1_driver.eventloop.mailbox import Mailbox
 from amqp1_driver.eventloop.runtime import offload
 from amqp1_driver.eventloop.timers import Timer, TimerQueue
 from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
-from amqp1_driver.eventloop.transport import Transport
+from amqp1_driver.eventloop.transport import Transport, TransportHandler
 from amqp1_driver.eventloop.tunnel import ProxyParameters
 from amqp1_driver.eventloop.worker_slot import WorkerSlot, claim
 

@@ -15,9 +15,8 @@ from wsproto.connection import ConnectionState
 from wsproto.utilities import ProtocolError
 
 from amqp1_driver.eventloop.errors import ConnectError, Disconnected, join_host_port
-from amqp1_driver.eventloop.handler import TransportHandler
 from amqp1_driver.eventloop.timers import Timer
-from amqp1_driver.eventloop.transport import Transport
+from amqp1_driver.eventloop.transport import Transport, TransportHandler
 from amqp1_driver.exceptions import printable
 
 #: largest message that we send, bytes of payload; at most one message is held masked and unsent

@@ -27,9 +27,9 @@ from amqp1_driver.eventloop import (
 )
 from amqp1_driver.eventloop.dial import Dial
 from amqp1_driver.eventloop.tls import TlsEngine
+from amqp1_driver.eventloop.transport import TlsWriter, Writer
 from amqp1_driver.eventloop.tunnel import Tunnel
 from amqp1_driver.eventloop.websocket import Codec, WebSocket
-from amqp1_driver.eventloop.writer import TlsWriter, Writer
 from tests.unit.eventloop.certificates import Certificates
 from tests.unit.eventloop.helpers import PATIENCE, Recorder, Server, connect, echo, on_loop
 from tests.unit.eventloop.test_websocket import Echo, head, websocket
