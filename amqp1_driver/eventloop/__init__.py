@@ -3,7 +3,6 @@
 """Sockets and threads without AMQP: the I/O thread, and the ways to and from the I/O thread."""
 
 from amqp1_driver.eventloop.errors import (
-    Cancelled,
     ConnectError,
     Disconnected,
     LoopClosed,
@@ -12,33 +11,25 @@ from amqp1_driver.eventloop.errors import (
 )
 from amqp1_driver.eventloop.futures import Future
 from amqp1_driver.eventloop.loop import EventLoop
-from amqp1_driver.eventloop.mailbox import Mailbox
 from amqp1_driver.eventloop.runtime import offload
-from amqp1_driver.eventloop.timers import Timer, TimerQueue
-from amqp1_driver.eventloop.tls import TlsEngine, TlsParameters, make_context
+from amqp1_driver.eventloop.tls import TlsParameters
 from amqp1_driver.eventloop.transport import Transport, TransportHandler
 from amqp1_driver.eventloop.tunnel import ProxyParameters
 from amqp1_driver.eventloop.worker_slot import WorkerSlot, claim
 
 __all__ = [
-    "Cancelled",
     "ConnectError",
     "Disconnected",
     "EventLoop",
     "Future",
     "LoopClosed",
-    "Mailbox",
     "MailboxFull",
     "ProxyParameters",
-    "Timer",
-    "TimerQueue",
-    "TlsEngine",
     "TlsError",
     "TlsParameters",
     "Transport",
     "TransportHandler",
     "WorkerSlot",
     "claim",
-    "make_context",
     "offload",
 ]

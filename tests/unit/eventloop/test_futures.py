@@ -6,7 +6,8 @@ import weakref
 
 import pytest
 
-from amqp1_driver.eventloop import Cancelled, Future
+from amqp1_driver.eventloop import Future
+from amqp1_driver.eventloop.errors import Cancelled
 from tests.unit.eventloop.helpers import PATIENCE
 
 

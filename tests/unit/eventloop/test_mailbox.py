@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from amqp1_driver.eventloop import LoopClosed, Mailbox, MailboxFull
+from amqp1_driver.eventloop import LoopClosed, MailboxFull
+from amqp1_driver.eventloop.mailbox import Mailbox
 from tests.unit.eventloop.helpers import PATIENCE, Op
 
 

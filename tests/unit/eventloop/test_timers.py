@@ -5,7 +5,7 @@ import weakref
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp1_driver.eventloop import Timer, TimerQueue
+from amqp1_driver.eventloop.timers import Timer, TimerQueue
 
 
 def test_timers_run_in_the_order_of_their_times() -> None:

@@ -4,7 +4,8 @@ import ssl
 
 import pytest
 
-from amqp1_driver.eventloop import TlsEngine, TlsError, TlsParameters, make_context
+from amqp1_driver.eventloop import TlsError, TlsParameters
+from amqp1_driver.eventloop.tls import TlsEngine, make_context
 from tests.unit.eventloop.certificates import KEY_PASSWORD, Certificates
 
 
