@@ -162,32 +162,34 @@ class TlsEngine:
         cipher = self._object.cipher()
         return f"{self._object.version()} {cipher[0] if cipher else '?'}"
 
-    def handshake(self) -> None:
-        """Go on with the handshake as far as the input allows; the first call begins it.
-
-        :raises TlsError: the handshake has failed for good
-        """
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            return
-        except ssl.SSLError as exc:
-            raise TlsError(self._cause(exc)) from exc
-        self.established = True
-
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take bytes from the peer and return the plaintext in them, which may be empty.
+
+        The first call, without data, puts the first flight of the handshake into the output.
 
         :raises TlsError: the handshake or the record layer has failed for good. If there was
             plaintext before a failure of the record layer, this call returns the plaintext
             instead, and the failure is in ``error``.
         """
         self._incoming.write(data)
-        if not self.established:
-            self.handshake()
+        chunks: list[bytes] = []
+        try:
             if not self.established:
-                return b""
-        return self._read()
+                self._object.do_handshake()
+                self.established = True
+            while chunk := self._object.read(65536):
+                chunks.append(chunk)
+            self.closed = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.closed = True
+        except ssl.SSLError as exc:
+            self.error = TlsError(self._cause(exc))
+            self.error.__cause__ = exc
+            if not chunks:
+                raise self.error from exc
+        return b"".join(chunks)
 
     def wrap(self, data: bytes | memoryview) -> int:
         """Encrypt plaintext to the output.
@@ -213,23 +215,6 @@ class TlsEngine:
                 self._object.unwrap()
             except (ssl.SSLError, ValueError):
                 pass  # WantRead: the peer's answer is of no interest; others: TLS is broken anyway
-
-    def _read(self) -> bytes:
-        chunks: list[bytes] = []
-        try:
-            while chunk := self._object.read(65536):
-                chunks.append(chunk)
-            self.closed = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            self.closed = True
-        except ssl.SSLError as exc:
-            self.error = TlsError(self._cause(exc))
-            self.error.__cause__ = exc
-            if not chunks:
-                raise self.error from exc
-        return b"".join(chunks)
 
     def _cause(self, exc: ssl.SSLError) -> str:
         if isinstance(exc, ssl.SSLCertVerificationError):

@@ -368,7 +368,7 @@ class Transport:
         else:
             self._state = State.HANDSHAKE
             engine = TlsEngine(arrival.context, self._tls.server_name or self._host)
-            engine.handshake()
+            engine.feed(b"")
             self._tls_writer = TlsWriter(self._outlet, engine, self._handler)
             self._tls_writer.send_backlog()
         if arrival.rest and self._tls_writer is not None:

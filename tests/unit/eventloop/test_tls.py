@@ -36,7 +36,7 @@ def pair(certificates: Certificates) -> tuple[TlsEngine, Peer]:
     engine = TlsEngine(context, "localhost")
     peer = Peer(certificates.server(certificates.good))
     assert not engine.established
-    engine.handshake()
+    engine.feed(b"")
     while not engine.established:
         assert engine.feed(peer.handshake(engine.take_output())) == b""
     engine.feed(peer.handshake(engine.take_output()))  # the session tickets
@@ -105,7 +105,7 @@ def test_a_broken_record_is_an_error_and_the_peer_gets_an_alert(
 
 def test_there_is_no_farewell_in_the_middle_of_the_handshake(certificates: Certificates) -> None:
     engine = TlsEngine(make_context(TlsParameters(ca_file=certificates.ca_file)), "localhost")
-    engine.handshake()
+    engine.feed(b"")
     assert engine.take_output() != b""
     engine.close_notify()
     assert engine.take_output() == b""
@@ -129,7 +129,7 @@ def test_a_check_without_a_name_to_look_for_is_refused(
 
 def test_the_dot_of_the_dns_root_is_not_part_of_the_name(certificates: Certificates) -> None:
     engine = TlsEngine(make_context(TlsParameters(ca_file=certificates.ca_file)), "localhost.")
-    engine.handshake()
+    engine.feed(b"")
     hello = engine.take_output()
     assert b"\x00\x09localhost" in hello
     assert b"localhost." not in hello
