@@ -245,11 +245,6 @@ class Transport:
         self._flushing = False
         self._buffer = memoryview(b"")
 
-    @property
-    def state(self) -> State:
-        """Return the state of this transport."""
-        return self._state
-
     # -- the owner's calls -----------------------------------------------------------------
 
     def start(self) -> None:

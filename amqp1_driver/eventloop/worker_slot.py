@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The numbers that the processes of one machine share out among themselves; any thread.
 
 A process takes a number by binding a socket to a name in Linux's abstract name space. No file is
@@ -47,12 +46,11 @@ def claim(key: str, count: int) -> WorkerSlot | None:
         sock = module.socket(module.AF_UNIX, module.SOCK_DGRAM)
         try:
             sock.bind(f"\0amqp1-driver.{digest}.{number}")
+            return WorkerSlot(number, sock)
         except FileNotFoundError:
             return WorkerSlot(1, sock)
         except OSError:
             sock.close()
-        else:
-            return WorkerSlot(number, sock)
     return None
 
 

@@ -52,7 +52,7 @@ def test_data_goes_both_ways(loop: EventLoop) -> None:
         connect(loop, server.port, recorder=recorder)
         assert arrived.wait(PATIENCE)
         assert recorder.transport is not None
-        assert recorder.transport.state is State.OPEN
+        assert recorder.transport._state is State.OPEN
         closed(loop, recorder)
         assert recorder.wait_lost() is None
         server.join()
@@ -455,7 +455,7 @@ def test_close_before_the_start_and_while_connecting(
 
         def start_and_close() -> None:
             transport.start()
-            assert transport.state is State.APPROACH
+            assert transport._state is State.APPROACH
             transport.close()
 
         on_loop(loop, start_and_close)
