@@ -137,8 +137,10 @@ class Dial:
         if isinstance(result, TlsError):
             self._finish(result.at(self._host, self._port))
         elif isinstance(result, Exception):
-            whose = "the host name" if self._proxy is None else f"the name of proxy {self._proxy}"
-            self._fail(f"{whose} does not resolve: {describe(result)}", result)
+            reason = f"the host name does not resolve: {describe(result)}"
+            if self._proxy is not None:
+                reason = f"the name of proxy {self._proxy} does not resolve: {describe(result)}"
+            self._fail(reason, result)
         else:
             addresses, self._context = result
             self._addresses = list(dict.fromkeys(addresses))

@@ -58,8 +58,10 @@ class Codec:
                     break
         # wsproto decodes headers of the answer as ASCII; UnicodeDecodeError is a ValueError
         except (ProtocolError, ValueError) as error:
-            what = "broke the WebSocket protocol" if self.opened else "speaks no WebSocket"
-            self.ended = f"it {what} ({printable(error)})"
+            reason = printable(error)
+            self.ended = f"it speaks no WebSocket ({reason})"
+            if self.opened:
+                self.ended = f"it broke the WebSocket protocol ({reason})"
         if not self.output:
             self.answer_ping()
         return b"".join(stream)
