@@ -7,6 +7,8 @@ It passes every event to the script, which decides on the answer.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from amqp1_driver.testing.state import (
@@ -15,7 +17,6 @@ from amqp1_driver.testing.state import (
     Heartbeat,
     Link,
     LogEntry,
-    PeerFailure,
     ReceivedTransfer,
     SentTransfer,
     Session,
@@ -194,8 +195,8 @@ class PeerCore:
         if channel in self.sessions:
             raise WireError(f"begin on channel {channel}, which is in use")
         limit = self.remote_open.channel_max if self.remote_open else 0
-        ours = channel + 3 if channel + 3 <= limit else channel
-        event.session = Session(self, got, channel, ours)
+        used = {session.our_channel for session in self.sessions.values()}
+        event.session = Session(self, got, channel, _free("channel", channel + 3, limit, used))
         event.session.next_incoming_id = got.next_outgoing_id
         event.session.remote_window = got.incoming_window
         self.sessions[channel] = event.session
@@ -234,10 +235,7 @@ class PeerCore:
             if (other.name, other.attach.role) == (got.name, got.role) and not other.detached:
                 raise WireError(f"link name {got.name!r} is in use in this session (2.6.1)")
         used = {link.handle for link in session.links.values()}
-        # Count from 7, so that our handle usually differs from the client's and a confusion shows.
-        ours = next(n for n in range(7, MODULUS) if n not in used)
-        ours = ours if ours <= session.begin.handle_max else got.handle
-        link = Link(session, got, ours)
+        link = Link(session, got, _free("handle", 7, session.begin.handle_max, used))
         link.address = getattr(link.terminus, "address", None)
         if link.client_sends:
             if got.initial_delivery_count is None:
@@ -323,4 +321,15 @@ class PeerCore:
             self.flow(session)
 
 
-__all__ = ["MODULUS", "PeerCore", "PeerFailure"]
+def _free(what: str, start: int, limit: int, used: Collection[int]) -> int:
+    """Return the first unused number from ``start`` on; if there is none, the lowest unused one.
+
+    With the right ``start`` our number usually differs from the client's, and a confusion shows.
+
+    :param limit: the largest number that the client allows
+    :raises WireError: all numbers are in use
+    """
+    for number in itertools.chain(range(start, limit + 1), range(limit + 1)):
+        if number not in used:
+            return number
+    raise WireError(f"all of our {what} numbers up to {limit}, the client's maximum, are in use")

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer that answers by itself, with single deviations; proton and pyngus as clients."""
 
+import dataclasses
+
 import proton
 import pytest
 
 from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing.frames import Frame
 from amqp1_driver.testing.messages import Message
 from amqp1_driver.testing.peer import Peer, PeerFailure
 
@@ -233,6 +236,62 @@ def test_our_channels_and_handles_are_not_the_client_s():
     )
     assert (begin.channel, begin.performative.remote_channel) == (3, 0)
     assert attach.performative.handle == 7
+
+
+def with_few_numbers(channel_max, handle_max, *frames):
+    """A peer after an open and these frames, given as (channel, performative), have come."""
+    peer = Peer(auto=True)
+    core = peer.connect()
+    opening = p.Open(container_id="c", channel_max=channel_max)
+    core.receive(b"AMQP\x00\x01\x00\x00" + Frame(0, opening).encode())
+    for channel, performative in frames:
+        if isinstance(performative, p.Begin):
+            performative = dataclasses.replace(performative, handle_max=handle_max)
+        core.receive(Frame(channel, performative).encode())
+    return peer
+
+
+def begin(channel):
+    return channel, p.Begin(next_outgoing_id=1, incoming_window=9, outgoing_window=9)
+
+
+def attach(handle):
+    return 0, p.Attach(name=f"r{handle}", handle=handle, role=True, source=p.Source(address="q"))
+
+
+def sent(peer, kind):
+    return [e for e in peer.log if not e.incoming and isinstance(e.performative, kind)]
+
+
+def test_our_channels_are_unique_where_the_client_allows_few():
+    peer = with_few_numbers(4, 255, *[begin(channel) for channel in range(5)])
+    assert [entry.channel for entry in sent(peer, p.Begin)] == [3, 4, 0, 1, 2]
+    assert [entry.performative.remote_channel for entry in sent(peer, p.Begin)] == [0, 1, 2, 3, 4]
+
+
+def test_our_handles_are_unique_where_the_client_allows_few():
+    peer = with_few_numbers(255, 8, begin(0), *[attach(handle) for handle in range(9)])
+    handles = [entry.performative.handle for entry in sent(peer, p.Attach)]
+    assert handles == [7, 8, 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_number_is_used_again_after_the_end_of_its_link_or_session():
+    frames = [begin(0), attach(0), (0, p.Detach(handle=0, closed=True)), attach(1), (0, p.End())]
+    peer = with_few_numbers(3, 7, *frames, begin(0))
+    assert [entry.performative.handle for entry in sent(peer, p.Attach)] == [7, 7]
+    assert [entry.channel for entry in sent(peer, p.Begin)] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("frames", "why"),
+    [
+        ([begin(0), begin(1)], "all of our channel numbers up to 0, the client's maximum"),
+        ([begin(0), attach(0), attach(1)], "all of our handle numbers up to 0"),
+    ],
+)
+def test_more_sessions_or_links_than_the_client_itself_allows_are_a_breach(frames, why):
+    with pytest.raises(PeerFailure, match=why):
+        with_few_numbers(0, 0, *frames).wait_done(0)
 
 
 def test_what_comes_on_a_link_that_we_detached_is_ignored():
