@@ -10,11 +10,13 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from amqp1_driver.bus import MODES, Bus, Limits, Namespace
 from amqp1_driver.bus.namespace import parse_rule, parse_topic
+from amqp1_driver.cli.measuring import Options, add_options, checked
 from amqp1_driver.masking import given
 
 NOTICE = "This bus is for development and tests only: it keeps messages in memory."
@@ -23,8 +25,12 @@ NOTICE = "This bus is for development and tests only: it keeps messages in memor
 def _endpoint(text: str) -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise ValueError(f"{text!r} is not HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in given(text).splitlines() if line]
 
 
 def _users(text: str) -> list[tuple[str, str]]:
@@ -34,40 +40,137 @@ def _users(text: str) -> list[tuple[str, str]]:
     """
     users = [_user(line) for line in _lines(text)]
     if not users:  # without a user, the bus would accept every client
-        raise argparse.ArgumentTypeError(f"{text} has no user")
+        raise ValueError(f"{text} has no user")
     return users
 
 
 def _user(text: str) -> tuple[str, str]:
     name, separator, password = text.partition(":")
     if not separator or not name:
-        raise argparse.ArgumentTypeError("a user is NAME:PASSWORD")
+        raise ValueError("a user is NAME:PASSWORD")
     return name, password
 
 
 def _rules(text: str) -> list[Any]:
-    try:
-        return [parse_rule(line) for line in _lines(text)]
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
+    return [parse_rule(line) for line in _lines(text)]
 
 
-def _lines(text: str) -> list[str]:
-    return [line for line in _given(text).splitlines() if line]
+def _repeated(convert: Callable[[str], Any] = str, action: str = "append") -> dict[str, Any]:
+    return {"action": action, "type": checked(convert)}
 
 
-def _given(text: str) -> str:
-    try:
-        return given(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
+_COMMON: Options = {
+    "--listen HOST:PORT": (
+        checked(_endpoint),
+        ("127.0.0.1", 5672),
+        "address and port to listen on; port 0: any free port (default: 127.0.0.1:5672)",
+    ),
+    "--websocket PORT": (
+        int,
+        None,
+        "also accept AMQP over WebSocket on this port; 0: any free port",
+    ),
+    "--mode": (MODES, "router", "kind of bus"),
+    "--tls-cert F": (
+        str,
+        None,
+        "PEM file with the server's certificate; the bus then accepts TLS only",
+    ),
+    "--tls-key F": (
+        str,
+        None,
+        "PEM file with the key of the certificate, if --tls-cert does not contain it",
+    ),
+    "--tls-ca F": (str, None, "require client certificates signed by this CA"),
+    "--user NAME:PASSWORD": (
+        _repeated(_users, "extend"),
+        [],
+        "require SASL PLAIN with one of these users; may be repeated; env:NAME or file:PATH: users "
+        "from a variable or file, one on each line",
+    ),
+    "--idle-timeout S": (
+        float,
+        16.0,
+        "seconds without data from a client after which the bus closes its connection",
+    ),
+}
 
-
-def _topic(text: str) -> Any:
-    try:
-        return parse_topic(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
+#: mode -> options for this mode alone; they have no effect in other modes
+_ONLY: Mapping[str, Options] = {
+    "broker": {
+        "--queue-capacity N": (
+            int,
+            None,
+            "number of messages in a queue at which its producers get no more credit",
+        ),
+        "--queue-resume N": (
+            int,
+            None,
+            "number of messages at which the producers get credit again (default: 3/4 of the "
+            "capacity)",
+        ),
+        "--queue-capacity-bytes N": (
+            int,
+            None,
+            "capacity in bytes; a queue is full when it reaches either capacity",
+        ),
+        "--queue-resume-bytes N": (
+            int,
+            None,
+            "size in bytes at which the producers get credit again (default: 3/4 of the capacity)",
+        ),
+        "--queue-limits FILE": (
+            str,
+            None,
+            "limits of single queues: a JSON object of address -> object of capacity, resume, "
+            "capacity_bytes, resume_bytes; the bus reads the file again at SIGHUP",
+        ),
+    },
+    "servicebus": {
+        "--queue NAME": (
+            _repeated(),
+            [],
+            "a queue that exists; the bus does not create entities when clients use them; may be "
+            "repeated",
+        ),
+        "--session-queue NAME": (
+            _repeated(),
+            [],
+            "a queue that requires sessions; may be repeated",
+        ),
+        "--topic NAME[:SUB,SUB]": (
+            _repeated(parse_topic),
+            [],
+            "a topic with its subscriptions; may be repeated",
+        ),
+        "--sas-rule NAME:KEY[:RIGHTS]": (
+            _repeated(_rules, "extend"),
+            [],
+            "a rule whose key signs tokens; RIGHTS are some of Send,Listen,Manage (default: all); "
+            "may be repeated; also env:NAME or file:PATH",
+        ),
+        "--jwt-secret KEY": (
+            checked(given),
+            None,
+            "key that signs JSON Web Tokens (HS256); also env:NAME or file:PATH",
+        ),
+        "--lock-duration S": (
+            float,
+            None,
+            "seconds for which the bus locks a delivered message for its receiver (default: 60)",
+        ),
+        "--max-delivery-count N": (
+            int,
+            None,
+            "failed deliveries after which a message becomes a dead letter (default: 10)",
+        ),
+        "--token-grace S": (
+            float,
+            None,
+            "seconds after which the bus closes a connection that has no token (default: 20)",
+        ),
+    },
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,191 +182,26 @@ def add_parser(subparsers: Any) -> None:
         "messages, or a broker, which stores them. The first line of its output has "
         "the address on which it listens.",
     )
-    add = parser.add_argument
-    add(
-        "--listen",
-        type=_endpoint,
-        default=("127.0.0.1", 5672),
-        metavar="HOST:PORT",
-        help="address and port to listen on; port 0: any free port (default: 127.0.0.1:5672)",
-    )
-    add(
-        "--websocket",
-        type=int,
-        default=None,
-        metavar="PORT",
-        help="also accept AMQP over WebSocket on this port; 0: any free port",
-    )
-    add("--mode", choices=MODES, default="router", help="kind of bus (default: router)")
-    add(
-        "--tls-cert",
-        metavar="F",
-        help="PEM file with the server's certificate; the bus then accepts TLS only",
-    )
-    add(
-        "--tls-key",
-        metavar="F",
-        help="PEM file with the key of the certificate, if --tls-cert does not contain it",
-    )
-    add("--tls-ca", metavar="F", help="require client certificates signed by this CA")
-    add(
-        "--user",
-        type=_users,
-        action="extend",
-        default=[],
-        metavar="NAME:PASSWORD",
-        help="require SASL PLAIN with one of these users; may be repeated; env:NAME or "
-        "file:PATH: users from a variable or file, one on each line",
-    )
-    add(
-        "--idle-timeout",
-        type=float,
-        default=16.0,
-        metavar="S",
-        help="seconds without data from a client after which the bus closes its connection "
-        "(default: 16)",
-    )
-    _add_broker(parser)
-    _add_namespace(parser)
-    add("--trace", action="store_true", help="write every frame to standard error")
-
-
-def _add_broker(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("--mode broker").add_argument
-    add(
-        "--queue-capacity",
-        type=int,
-        default=None,
-        metavar="N",
-        help="number of messages in a queue at which its producers get no more credit",
-    )
-    add(
-        "--queue-resume",
-        type=int,
-        default=None,
-        metavar="N",
-        help="number of messages at which the producers get credit again (default: 3/4 of "
-        "the capacity)",
-    )
-    add(
-        "--queue-capacity-bytes",
-        type=int,
-        default=None,
-        metavar="N",
-        help="capacity in bytes; a queue is full when it reaches either capacity",
-    )
-    add(
-        "--queue-resume-bytes",
-        type=int,
-        default=None,
-        metavar="N",
-        help="size in bytes at which the producers get credit again (default: 3/4 of the capacity)",
-    )
-    add(
-        "--queue-limits",
-        metavar="FILE",
-        help="limits of single queues: a JSON object of address -> object of capacity, "
-        "resume, capacity_bytes, resume_bytes; the bus reads the file again at SIGHUP",
-    )
-
-
-def _add_namespace(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("--mode servicebus").add_argument
-    add(
-        "--queue",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a queue that exists; the bus does not create entities when clients use them; "
-        "may be repeated",
-    )
-    add(
-        "--session-queue",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a queue that requires sessions; may be repeated",
-    )
-    add(
-        "--topic",
-        type=_topic,
-        action="append",
-        default=[],
-        metavar="NAME[:SUB,SUB]",
-        help="a topic with its subscriptions; may be repeated",
-    )
-    add(
-        "--sas-rule",
-        type=_rules,
-        action="extend",
-        default=[],
-        metavar="NAME:KEY[:RIGHTS]",
-        help="a rule whose key signs tokens; RIGHTS are some of Send,Listen,Manage "
-        "(default: all); may be repeated; also env:NAME or file:PATH",
-    )
-    add(
-        "--jwt-secret",
-        default=None,
-        type=_given,
-        metavar="KEY",
-        help="key that signs JSON Web Tokens (HS256); also env:NAME or file:PATH",
-    )
-    add(
-        "--lock-duration",
-        type=float,
-        default=None,
-        metavar="S",
-        help="seconds for which the bus locks a delivered message for its receiver (default: 60)",
-    )
-    add(
-        "--max-delivery-count",
-        type=int,
-        default=None,
-        metavar="N",
-        help="failed deliveries after which a message becomes a dead letter (default: 10)",
-    )
-    add(
-        "--token-grace",
-        type=float,
-        default=None,
-        metavar="S",
-        help="seconds after which the bus closes a connection that has no token (default: 20)",
-    )
-
-
-#: mode -> options for this mode alone; they have no effect in other modes
-_ONLY = {
-    "broker": (
-        "queue_capacity",
-        "queue_resume",
-        "queue_capacity_bytes",
-        "queue_resume_bytes",
-        "queue_limits",
-    ),
-    "servicebus": (
-        "queue",
-        "session_queue",
-        "topic",
-        "sas_rule",
-        "jwt_secret",
-        "lock_duration",
-        "max_delivery_count",
-        "token_grace",
-    ),
-}
+    add_options(parser, _COMMON)
+    for mode, options in _ONLY.items():
+        add_options(parser.add_argument_group(f"--mode {mode}"), options)
+    parser.add_argument("--trace", action="store_true", help="write every frame to standard error")
 
 
 def _misplaced(args: argparse.Namespace) -> str | None:
     """Return an error text if an option has no effect with the other options; else None."""
-    for mode, names in _ONLY.items():
-        for name in names:
-            if mode != args.mode and getattr(args, name) not in (None, []):
-                option = "--" + name.replace("_", "-")
+    for mode, options in _ONLY.items():
+        for option in (names.split()[0] for names in options):
+            if mode != args.mode and getattr(args, _attribute(option)) not in (None, []):
                 return f"{option} is for --mode {mode}, and this is --mode {args.mode}"
-    for name in ("tls_key", "tls_ca"):
-        if getattr(args, name) is not None and args.tls_cert is None:
-            return f"--{name.replace('_', '-')} needs --tls-cert"
+    for option in ("--tls-key", "--tls-ca"):
+        if getattr(args, _attribute(option)) is not None and args.tls_cert is None:
+            return f"{option} needs --tls-cert"
     return None
+
+
+def _attribute(option: str) -> str:
+    return option[2:].replace("-", "_")
 
 
 def _queue_limits(path: str | None) -> dict[str, Limits]:
@@ -304,15 +242,14 @@ def _reload(bus: Bus, path: str | None, known: set[str]) -> set[str]:
 def _namespace(args: argparse.Namespace) -> Namespace | None:
     if args.mode != "servicebus":
         return None
-    names = ("lock_duration", "max_delivery_count", "token_grace")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    names = ("jwt_secret", "lock_duration", "max_delivery_count", "token_grace")
+    named = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     return Namespace(
         queues=tuple(args.queue),
         session_queues=tuple(args.session_queue),
         topics=dict(args.topic),
         rules=dict(args.sas_rule),
-        jwt_secret=args.jwt_secret,
-        **given,
+        **named,
     )
 
 

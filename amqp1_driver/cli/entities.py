@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from amqp1_driver.addressing.base import AddressConfig, Destination, Entity, Node, Service
 from amqp1_driver.addressing.servicebus import ServiceBusAddresser
+from amqp1_driver.cli.measuring import Options, add_options, checked
 from amqp1_driver.options import default_settings
 
 _HEAD = """#!/bin/sh
@@ -115,14 +117,33 @@ def _az_command(entity: Entity) -> str:
     return f"az {_KINDS[entity.kind]} create {_PLACE} {names}{options}"
 
 
-def _use(service: Service) -> Callable[[str], Use]:
-    def read(text: str) -> Use:
-        try:
-            return parse(service, text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+def _uses(service: Service) -> dict[str, Any]:
+    return {"action": "append", "type": checked(functools.partial(parse, service))}
 
-    return read
+
+_OPTIONS: Options = {
+    "--rpc EXCHANGE/TOPIC[/SERVER,SERVER]": (
+        _uses(Service.RPC),
+        [],
+        "topic of RPC, and the servers that listen",
+    ),
+    "--notify EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]": (
+        _uses(Service.NOTIFY),
+        [],
+        "topic and priority of notifications, and the pools that listen",
+    ),
+    "--workers N": (
+        int,
+        1,
+        "number of processes of each RPC server, as in the option servicebus_workers",
+    ),
+    "--virtual-host NAME": (str, None, "virtual host of the transport URL, if it has one"),
+    "--format": (
+        ("names", "az"),
+        "names",
+        "names: kinds and names; az: a shell script for Azure's CLI",
+    ),
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -134,42 +155,7 @@ def add_parser(subparsers: Any) -> None:
         "Service Bus, for the topics of --rpc and --notify. Both options may be "
         "repeated.",
     )
-    parser.add_argument(
-        "--rpc",
-        action="append",
-        default=[],
-        type=_use(Service.RPC),
-        metavar="EXCHANGE/TOPIC[/SERVER,SERVER]",
-        help="topic of RPC, and the servers that listen",
-    )
-    parser.add_argument(
-        "--notify",
-        action="append",
-        default=[],
-        type=_use(Service.NOTIFY),
-        metavar="EXCHANGE/TOPIC.PRIORITY[/POOL,POOL]",
-        help="topic and priority of notifications, and the pools that listen",
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of processes of each RPC server, as in the option servicebus_workers "
-        "(default: 1)",
-    )
-    parser.add_argument(
-        "--virtual-host",
-        default=None,
-        metavar="NAME",
-        help="virtual host of the transport URL, if it has one",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("names", "az"),
-        default="names",
-        help="names: kinds and names; az: a shell script for Azure's CLI (default: names)",
-    )
+    add_options(parser, _OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -97,25 +97,25 @@ def add_command(
     )
     for title, options in groups.items():
         group = parser.add_argument_group(title) if title else parser
-        for names, option in options.items():
-            _add_option(group, names, *option)
+        add_options(group, options)
 
 
-def _add_option(group: Any, names: str, how: Any, default: Any, words: str) -> None:
-    """Add an option; its text gets the default value, unless the text names one."""
-    flag, *metavar = names.split()
-    more = dict(how) if isinstance(how, dict) else {"type": how}
-    if isinstance(how, tuple):
-        more = {"choices": how}
-    if metavar:
-        more["metavar"] = tuple(metavar) if len(metavar) > 1 else metavar[0]
-    if default is not None:
-        more["default"] = default
-    if default and "default: " not in words:
-        values = default if isinstance(default, list) else [default]
-        shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-        words = f"{words} (default: {','.join(shown)})"
-    group.add_argument(flag, help=words, **more)
+def add_options(group: Any, options: Options) -> None:
+    """Add options to a parser or group; the text of each gets its default, unless it names one."""
+    for names, (how, default, words) in options.items():
+        flag, *metavar = names.split()
+        more = dict(how) if isinstance(how, dict) else {"type": how}
+        if isinstance(how, tuple):
+            more = {"choices": how}
+        if metavar:
+            more["metavar"] = tuple(metavar) if len(metavar) > 1 else metavar[0]
+        if default is not None:
+            more["default"] = default
+        if default and "default: " not in words:
+            values = default if isinstance(default, list) else [default]
+            shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+            words = f"{words} (default: {','.join(shown)})"
+        group.add_argument(flag, help=words, **more)
 
 
 def check_output(args: argparse.Namespace) -> None:
