@@ -10,17 +10,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import os
 import sys
 import time
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
 from amqp1_driver.cli.measuring import terminable
 from amqp1_driver.cli.reach import nobody_at
-from amqp1_driver.cli.table import Table
 from amqp1_driver.masking import given
 
 ALL_WELL = "every step did what it should"
+_GREEN, _RED, _DIM, _BOLD, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_MARGIN = 38
 
 
 def add_parser(subparsers: Any) -> None:
@@ -72,8 +74,8 @@ def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
     if not sys.warnoptions:
         # oslo's modules warn about eventlet at import; this command does not use eventlet
         warnings.simplefilter("ignore")
+    from amqp1_driver.cli.demo_servers import set_up_logging
     from amqp1_driver.cli.demo_steps import Failed, Play
-    from amqp1_driver.cli.demo_worker import set_up_logging
 
     if verbose:
         set_up_logging()
@@ -103,3 +105,40 @@ def play(mode: str, url: str | None, verbose: bool, table: Table) -> int:
     verdict = f"did not do what they should: {', '.join(failed)}" if failed else ALL_WELL
     table.text(f"{verdict} ({time.monotonic() - began:.1f} s)", not failed)
     return 1 if failed else 0
+
+
+class Table:
+    """Steps with their verdict, latency in milliseconds and what happened.
+
+    Colours appear on terminals only, and not if NO_COLOR is set. Main thread.
+
+    :param out: where to write; standard output unless given
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = sys.stdout if out is None else out
+        self._colours = self._out.isatty() and not os.environ.get("NO_COLOR")
+
+    def head(self) -> None:
+        """Write the names of the columns."""
+        self._write(self._painted(f"{'':6} {'step':20} {'ms':>8}  what happened", _BOLD))
+
+    def row(self, name: str, ok: bool | None, seconds: float | None, details: list[str]) -> None:
+        """Write one step; ``ok`` None: left out. Further details go below the first."""
+        word = {True: "ok", False: "FAILED", None: "-"}[ok]
+        colour = {True: _GREEN, False: _RED, None: _DIM}[ok]
+        latency = "-" if seconds is None else f"{seconds * 1000:.1f}"
+        first, *more = details or [""]
+        self._write(f"{self._painted(f'{word:6}', colour)} {name:20} {latency:>8}  {first}")
+        for line in more:
+            self._write(" " * _MARGIN + self._painted(line, _DIM))
+
+    def text(self, line: str, ok: bool | None = None) -> None:
+        """Write a line of its own, green or red if it is a verdict."""
+        self._write(line if ok is None else self._painted(line, _GREEN if ok else _RED))
+
+    def _painted(self, text: str, colour: str) -> str:
+        return f"{colour}{text}{_OFF}" if self._colours else text
+
+    def _write(self, line: str) -> None:
+        print(line.rstrip(), file=self._out, flush=True)

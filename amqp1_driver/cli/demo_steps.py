@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import random
 import statistics
@@ -17,8 +18,7 @@ from typing import Any, NamedTuple
 
 import oslo_messaging
 
-from amqp1_driver.cli.demo_servers import Event, Inbox, Server
-from amqp1_driver.cli.demo_worker import configuration
+from amqp1_driver.cli.demo_servers import Event, Inbox, Server, configuration
 from amqp1_driver.testing.fixture import BusProcess
 
 CALLS = 50
@@ -58,19 +58,16 @@ class _NotificationEndpoint:
         self._inbox = inbox
         self._run = run
 
-    def info(self, ctxt: Any, publisher: str, event: str, payload: Any, metadata: Any) -> None:
-        self._note("info", payload)
-
-    def warn(self, ctxt: Any, publisher: str, event: str, payload: Any, metadata: Any) -> None:
-        self._note("warn", payload)
-
-    def error(self, ctxt: Any, publisher: str, event: str, payload: Any, metadata: Any) -> None:
-        self._note("error", payload)
-
-    def _note(self, priority: str, payload: Any) -> None:
+    def _note(
+        self, priority: str, ctxt: Any, publisher: str, event: str, payload: Any, metadata: Any
+    ) -> None:
         # a broker may still have notifications of an earlier run
         if payload.get("run") == self._run:
             self._inbox.put("notification", {"number": payload["number"], "priority": priority})
+
+    info = functools.partialmethod(_note, "info")
+    warn = functools.partialmethod(_note, "warn")
+    error = functools.partialmethod(_note, "error")
 
 
 class Play:
@@ -126,7 +123,7 @@ class Play:
 
     def _start(self) -> Shown:
         began = time.monotonic()
-        for name in SERVERS:
+        for name in SERVERS:  # one by one: close() ends also the first of them
             self._servers.append(Server(name, self._inbox, self._verbose))
         if not self._url:
             self._buses = [BusProcess(self._mode), BusProcess(self._mode)]
@@ -136,7 +133,7 @@ class Play:
             # all connect to the first bus, so that all have to fail over to the second
             self._url = f"amqp://{hosts}/?host_selection=ordered"
         for server in self._servers:
-            server.serve(self._url, EXCHANGE, TOPIC)
+            server.serve(url=self._url, exchange=EXCHANGE, topic=TOPIC)
         ready = self._inbox.wait("ready", len(SERVERS), START, unless="ended")
         if len(ready) < len(SERVERS):
             for event in self._inbox.wait("failed", 1, 0):

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from amqp1_driver.cli import demo, demo_servers, demo_steps
+from amqp1_driver.cli.demo import Table
 from amqp1_driver.cli.main import main
-from amqp1_driver.cli.table import Table
 from amqp1_driver.testing.fixture import BusFixture
 
 ROOT = Path(__file__).resolve().parents[2]

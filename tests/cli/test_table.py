@@ -8,7 +8,7 @@ import io
 
 import pytest
 
-from amqp1_driver.cli.table import Table
+from amqp1_driver.cli.demo import Table
 
 
 class Terminal(io.StringIO):
