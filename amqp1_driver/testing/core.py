@@ -8,27 +8,214 @@ It passes every event to the script, which decides on the answer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from amqp1_driver.testing.state import (
-    Disconnect,
-    Event,
-    Heartbeat,
-    Link,
-    LogEntry,
-    ReceivedTransfer,
-    SentTransfer,
-    Session,
-)
 from amqp1_driver.wire import performatives as p
 from amqp1_driver.wire.frames import AMQP, Frame, FrameReader, Header, frame_type
+from amqp1_driver.wire.messages import Message, decode
 from amqp1_driver.wire.types import WireError
 
 if TYPE_CHECKING:
     from amqp1_driver.testing.script import Script
 
+T = TypeVar("T")
 MODULUS = 2**32  # transfer-ids and delivery-ids are serial numbers (2.5.6, RFC 1982)
+#: fields of an event that are not fields of its performative
+DERIVED = frozenset(("address", "link", "body", "message", "dynamic", "condition"))
+
+
+def must(value: T | None) -> T:
+    """Return a value that the script can rely on; without it, the script fails."""
+    assert value is not None
+    return value
+
+
+class PeerFailure(AssertionError):
+    """A failure: the client violated the script, or the script was not done in time."""
+
+
+class Heartbeat:
+    """Kind of event: an empty frame has arrived."""
+
+
+class Disconnect:
+    """Kind of event: the client closed or reset the TCP connection."""
+
+
+@dataclass(kw_only=True)
+class Defaults:
+    """The default answers of the peer.
+
+    ``mechanisms`` leaves out EXTERNAL: Cyrus clients fail when a server without TLS offers it.
+    ``users`` None accepts every client. The peer grants ``credit`` to senders in auto mode and tops
+    it up at half. ``idle_time_out`` is in milliseconds. ``heartbeats`` False omits the empty frames
+    that keep the client from closing an idle connection; only ``ScriptedPeer`` sends them.
+    """
+
+    container_id: str = "scripted-peer"
+    product: str = "scripted-peer"
+    version: str = "1.0"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    offered_capabilities: tuple[str, ...] = ("ANONYMOUS-RELAY",)
+    max_frame_size: int = 65536
+    channel_max: int = 65535
+    idle_time_out: int | None = None
+    handle_max: int = 255
+    incoming_window: int = 2048
+    outgoing_window: int = 2048
+    credit: int = 100
+    mechanisms: tuple[str, ...] = ("ANONYMOUS", "PLAIN")
+    users: Mapping[str, str] | None = None
+    dynamic_prefix: str = "peer/dynamic/"
+    heartbeats: bool = True
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One frame or protocol header; ``incoming`` from the peer's point of view."""
+
+    connection: int
+    incoming: bool
+    channel: int
+    performative: Any
+    payload: bytes = b""
+
+    def __str__(self) -> str:
+        arrow = "client->peer" if self.incoming else "peer->client"
+        size = f" +{len(self.payload)} bytes" if self.payload else ""
+        return f"[{self.connection}:{self.channel}] {arrow} {self.performative}{size}"
+
+
+@dataclass(eq=False)
+class Session:
+    """A session; the two channel numbers differ if the client's channel-max allows that."""
+
+    core: PeerCore
+    begin: p.Begin
+    their_channel: int
+    our_channel: int
+    window: int = 0  # size of our incoming window, topped up at half; 0: not topped up
+    incoming_window: int = 0  # number of transfers the client may still send
+    next_incoming_id: int = 0
+    next_outgoing_id: int = 1
+    next_delivery_id: int = 1
+    begun: bool = False  # we answered
+    ended: bool = False  # we sent end
+    remote_window: int = 0  # number of transfers we may still send
+    links: dict[int, Link] = field(default_factory=dict)  # by the client's handle
+    sent: dict[int, SentTransfer] = field(default_factory=dict)  # by our delivery-id, unsettled
+
+
+@dataclass(eq=False)
+class Link:
+    """A link; ``credit`` is the remaining credit of its sending side."""
+
+    session: Session
+    attach: p.Attach
+    handle: int
+    address: Any = None
+    credit: int = 0
+    delivery_count: int = 0
+    window: int = 0  # credit is topped up to this at half; 0: not topped up
+    attached: bool = False  # we answered
+    detached: bool = False  # we sent detach
+    partial: ReceivedTransfer | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the link name."""
+        return self.attach.name
+
+    @property
+    def client_sends(self) -> bool:
+        """Return whether the client is the sender."""
+        return self.attach.role == p.SENDER
+
+    @property
+    def terminus(self) -> Any:
+        """Return the terminus at our end as the client asked: Source, Target, other or None."""
+        return self.attach.target if self.client_sends else self.attach.source
+
+    def __repr__(self) -> str:
+        return f"<Link {self.name!r} address={self.address!r} credit={self.credit}>"
+
+
+@dataclass(eq=False)
+class ReceivedTransfer:
+    """A whole delivery from the client; ``state`` and ``settled`` as they are now."""
+
+    link: Link
+    delivery_id: int
+    delivery_tag: bytes
+    settled: bool
+    payload: bytes = b""
+    state: Any = None
+
+    @property
+    def message(self) -> Message:
+        """Return the decoded payload.
+
+        :raises WireError: the payload is malformed
+        """
+        return decode(self.payload)
+
+    @property
+    def body(self) -> Any:
+        """Return the body of the message."""
+        return self.message.body
+
+    @property
+    def address(self) -> Any:
+        """Return the destination: ``to`` on an anonymous link, otherwise the link's address."""
+        return self.link.address if self.link.address is not None else self.message.properties.to
+
+
+@dataclass(eq=False)
+class SentTransfer:
+    """A delivery to the client; ``state`` is its last outcome."""
+
+    link: Link
+    delivery_id: int
+    delivery_tag: bytes
+    settled: bool
+    state: Any = None
+
+
+@dataclass(eq=False)
+class Event:
+    """An event on a connection; fields that do not apply to it are None."""
+
+    core: PeerCore
+    kind: type
+    channel: int = 0
+    performative: Any = None
+    session: Session | None = None
+    link: Link | None = None
+    transfer: ReceivedTransfer | None = None
+
+    def lookup(self, name: str) -> Any:
+        """Return a field of the performative, or one of the derived fields (``DERIVED``)."""
+        if name == "address":
+            return self.transfer.address if self.transfer else getattr(self.link, "address", None)
+        if name == "link":
+            return getattr(self.link, "name", None)
+        if name in ("body", "message"):
+            return getattr(self.transfer, name, None)
+        if name == "dynamic":
+            return bool(getattr(getattr(self.link, "terminus", None), "dynamic", False))
+        if name == "condition":
+            return getattr(self.performative.error, "condition", None)
+        value = getattr(self.performative, name)
+        if name == "role":
+            return "receiver" if value else "sender"
+        return value.address if isinstance(value, (p.Source, p.Target)) else value
+
+    def __str__(self) -> str:
+        what = self.kind.__name__ if self.performative is None else str(self.performative)
+        link = f" on {self.link!r}" if self.link is not None else ""
+        return f"{what} on channel {self.channel}{link}"
 
 
 class PeerCore:
@@ -59,7 +246,7 @@ class PeerCore:
         """Process bytes from the client and return the bytes to send."""
         with self.script.changed:
             if self.usable():
-                self.script.guard(lambda: self._feed(data))
+                self.script.guard(self._feed, data)
             self.script.pump()
             return self.take_output()
 
@@ -81,7 +268,7 @@ class PeerCore:
             if not self.lost:
                 self.lost = True
                 if self.ending != "reset":
-                    self.script.guard(lambda: self.script.dispatch(Event(self, Disconnect)))
+                    self.script.guard(self.script.dispatch, Event(self, Disconnect))
                 self.script.pump()
 
     def usable(self) -> bool:
@@ -103,7 +290,7 @@ class PeerCore:
 
     def send(self, performative: Any, channel: int = 0, payload: bytes = b"") -> None:
         """Send a frame or a protocol header; None is an empty frame."""
-        self.script.record(LogEntry(self.index, False, channel, performative, payload))
+        self.script.log.append(LogEntry(self.index, False, channel, performative, payload))
         if isinstance(performative, Header):
             return self.raw(performative.encode())
         if isinstance(performative, p.Close):
@@ -168,10 +355,10 @@ class PeerCore:
 
     def _handle(self, frame: Header | Frame) -> None:
         if isinstance(frame, Header):
-            self.script.record(LogEntry(self.index, True, 0, frame))
+            self.script.log.append(LogEntry(self.index, True, 0, frame))
             return self.script.dispatch(Event(self, Header, performative=frame))
         got, channel = frame.performative, frame.channel
-        self.script.record(LogEntry(self.index, True, channel, got, frame.payload))
+        self.script.log.append(LogEntry(self.index, True, channel, got, frame.payload))
         if got is None:
             return self.script.dispatch(Event(self, Heartbeat, channel))
         if self.close_sent and not isinstance(got, p.Close):
@@ -182,7 +369,9 @@ class PeerCore:
         elif isinstance(got, p.Begin):
             self._begin(event)
         elif not isinstance(got, p.Close) and frame.type == AMQP:
-            event.session = self._session(channel)
+            event.session = self.sessions.get(channel)
+            if event.session is None:
+                raise WireError(f"frame on channel {channel}, which has no session")
             if event.session.ended and not isinstance(got, p.End):
                 return None
             if not self._in_session(event, event.session, frame.payload):
@@ -200,11 +389,6 @@ class PeerCore:
         event.session.next_incoming_id = got.next_outgoing_id
         event.session.remote_window = got.incoming_window
         self.sessions[channel] = event.session
-
-    def _session(self, channel: int) -> Session:
-        if channel not in self.sessions:
-            raise WireError(f"frame on channel {channel}, which has no session")
-        return self.sessions[channel]
 
     def _in_session(self, event: Event, session: Session, payload: bytes) -> bool:
         """Update session and link by a frame; return False if the script must not see the frame."""
@@ -302,14 +486,15 @@ class PeerCore:
         A close ends the TCP connection once both sides have sent one.
         """
         session, link = event.session, event.link
-        if event.transfer is not None and session is not None and link is not None:
+        if event.transfer is not None:
+            session, link = must(session), must(link)
             if link.window and link.credit <= link.window // 2 and not link.detached:
                 link.credit = link.window
                 session.incoming_window = max(session.window, session.incoming_window)
                 self.flow(session, link)
             self._keep_window(session)
-        elif event.kind is p.Detach and session is not None and link is not None:
-            session.links.pop(link.attach.handle, None)
+        elif event.kind is p.Detach:
+            must(session).links.pop(event.performative.handle, None)
         elif event.kind is p.End:
             self.sessions.pop(event.channel, None)
         elif event.kind is p.Close and self.close_sent:

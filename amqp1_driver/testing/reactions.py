@@ -7,14 +7,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from amqp1_driver.testing.core import MODULUS, PeerCore
-from amqp1_driver.testing.state import (
+from amqp1_driver.testing.core import (
+    MODULUS,
     Event,
     Link,
+    PeerCore,
     PeerFailure,
     ReceivedTransfer,
     SentTransfer,
     Session,
+    must,
 )
 from amqp1_driver.wire import performatives as p
 from amqp1_driver.wire.frames import SASL_HEADER, Header
@@ -96,7 +98,7 @@ def _open(
 
 
 def _begin(event: Event, **overrides: Any) -> None:
-    session, known = _session(event), event.core.script.defaults
+    session, known = must(event.session), event.core.script.defaults
     reply = p.Begin(
         remote_channel=session.their_channel,
         next_outgoing_id=session.next_outgoing_id,
@@ -113,10 +115,10 @@ def _begin(event: Event, **overrides: Any) -> None:
 def _attach(
     event: Event, *, credit: int | None = None, address: str | None = None, **overrides: Any
 ) -> None:
-    link, script = _link(event), event.core.script
+    link, script = must(event.link), event.core.script
     got, own = link.attach, link.terminus
     if getattr(own, "dynamic", False):
-        link.address = address or script.next_address()
+        link.address = address or next(script.addresses)
         own = dataclasses.replace(own, address=link.address)
     fields: dict[str, Any] = {
         "source": got.source if link.client_sends else own,
@@ -132,15 +134,14 @@ def _attach(
     if credit is None:
         credit = script.defaults.credit if script.auto else 0
     if link.client_sends and credit:
-        link.window = credit
-        grant(link, credit)
+        grant(link, credit, window=credit)
 
 
 def refuse(event: Event, condition: str, description: str | None = None) -> None:
     """Refuse an attach: answer with a null terminus, then detach with the error (2.6.3)."""
-    end = {"target": None} if _link(event).client_sends else {"source": None}
+    end = {"target": None} if must(event.link).client_sends else {"source": None}
     _attach(event, credit=0, **end)
-    detach(_link(event), condition, description)
+    detach(must(event.link), condition, description)
 
 
 def _flow(event: Event) -> None:
@@ -149,14 +150,14 @@ def _flow(event: Event) -> None:
     if link is not None and not link.client_sends and got.drain:
         link.delivery_count = (link.delivery_count + link.credit) % MODULUS
         link.credit = 0
-        event.core.flow(_session(event), link, drain=True)
+        event.core.flow(must(event.session), link, drain=True)
     elif got.echo:
-        event.core.flow(_session(event), link)
+        event.core.flow(must(event.session), link)
 
 
 def _transfer(event: Event, **overrides: Any) -> None:
-    if event.transfer is not None and not event.transfer.settled:
-        settle(event.transfer, p.Accepted(), **overrides)
+    if not must(event.transfer).settled:
+        settle(must(event.transfer), p.Accepted(), **overrides)
 
 
 def _disposition(event: Event) -> None:
@@ -166,7 +167,7 @@ def _disposition(event: Event) -> None:
         reply = p.Disposition(
             role=p.SENDER, first=got.first, last=got.last, settled=True, state=got.state
         )
-        session = _session(event)
+        session = must(event.session)
         last = got.first if got.last is None else got.last
         for number in range(got.first, last + 1):
             session.sent.pop(number, None)
@@ -174,14 +175,14 @@ def _disposition(event: Event) -> None:
 
 
 def _detach(event: Event, **overrides: Any) -> None:
-    link = _link(event)
+    link = must(event.link)
     if not link.detached:
         detach(link, closed=overrides.pop("closed", event.performative.closed), **overrides)
 
 
 def _end(event: Event, **overrides: Any) -> None:
-    if not _session(event).ended:
-        end(_session(event), **overrides)
+    if not must(event.session).ended:
+        end(must(event.session), **overrides)
 
 
 def _close(event: Event, **overrides: Any) -> None:
@@ -189,26 +190,16 @@ def _close(event: Event, **overrides: Any) -> None:
         event.core.send(p.Close(**overrides))
 
 
-def _nothing(event: Event) -> None:
-    """Send no answer."""
-
-
-def _session(event: Event) -> Session:
-    assert event.session is not None, event
-    return event.session
-
-
-def _link(event: Event) -> Link:
-    assert event.link is not None, event
-    return event.link
-
-
 # -- actions on links, transfers, sessions ---------------------------------------------------
 
 
-def grant(link: Link, credit: int) -> None:
-    """Set the credit of the client's sender to ``credit``."""
+def grant(link: Link, credit: int, *, window: int | None = None) -> None:
+    """Set the credit of the client's sender to ``credit``.
+
+    :param window: top up the credit to this from now on, 0: not at all, None: as before
+    """
     link.credit = credit
+    link.window = link.window if window is None else window
     link.session.core.flow(link.session, link)
 
 

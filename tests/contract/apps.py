@@ -19,8 +19,7 @@ from oslo_config import cfg
 from amqp1_driver import options
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
-from amqp1_driver.testing.peer import ScriptedPeer
-from amqp1_driver.testing.state import Event, Link
+from amqp1_driver.testing.peer import Event, Link, ScriptedPeer
 
 GROUP = "oslo_messaging_amqp"
 #: no wait of a test is longer, seconds

@@ -10,7 +10,7 @@ from typing import Any
 from amqp1_driver.policy.tokens import Token
 from amqp1_driver.testing import reactions
 from amqp1_driver.testing.messages import Message, Properties
-from amqp1_driver.testing.state import Event, Link
+from amqp1_driver.testing.peer import Event, Link
 from amqp1_driver.testing.wire import Long, Symbol, Timestamp
 
 from .world import World

@@ -32,8 +32,7 @@ from amqp1_driver.testing import reactions
 from amqp1_driver.testing.clock import FakeClock
 from amqp1_driver.testing.core import PeerCore
 from amqp1_driver.testing.messages import Message, Properties
-from amqp1_driver.testing.peer import Peer
-from amqp1_driver.testing.state import Event, Link, ReceivedTransfer
+from amqp1_driver.testing.peer import Event, Link, Peer, ReceivedTransfer
 
 #: rounds of exchange after which the two sides evidently never come to rest
 LIMIT = 3000
@@ -180,7 +179,7 @@ class World:
 
     :param path: module that serves deliveries
     :param hosts: how many; they are named ``host0:5672`` and so on
-    :param peer: what the peer says of itself, see ``testing.state.Defaults``
+    :param peer: what the peer says of itself, see ``testing.peer.Defaults``
     :param abrupt: the peer's end of the TCP connection is seen in the same turn of the loop
         as its last bytes, as with TLS
     :param virtual_host: of the Open frame
