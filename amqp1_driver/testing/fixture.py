@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import subprocess
 import sys
 import threading
 from collections import deque
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -148,8 +148,8 @@ class BusProcess:
     @property
     def pid(self) -> int | None:
         """Return the process id, None if the process does not run."""
-        running = self._process is not None and self._process.poll() is None
-        return self._process.pid if running and self._process is not None else None
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     @property
     def errors(self) -> str:
@@ -193,19 +193,31 @@ class BusProcess:
             text=True,
             env=_environment(),
         )
-        assert self._process.stdout is not None and self._process.stderr is not None
-        self._follow(self._process.stderr)
+        ready: Future[re.Match[str] | None] = Future()
+        # in threads, so that the pipes never fill up
+        self._readers = [
+            threading.Thread(target=self._read, args=(self._process.stdout, ready), daemon=True),
+            threading.Thread(target=self._errors.extend, args=(self._process.stderr,), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+        found = None
         try:
-            found = _READY.match(self._first_line(self._process.stdout))
+            with contextlib.suppress(TimeoutError):
+                found = ready.result(self.start_timeout)
+        finally:
             if found is None:
-                raise RuntimeError(f"the bus did not come up: {self._drained()}")
-        except BaseException:
-            self.kill()
-            raise
+                self.kill()
+        if found is None:
+            errors = self.errors or f"nothing within {self.start_timeout} s"
+            raise RuntimeError(f"the bus did not come up: {errors}")
         self.address = f"{found[1]}://{found[2]}:{found[3]}"
         self.port = int(found[3])
-        self._follow(self._process.stdout)
         return self
+
+    def _read(self, output: IO[str], ready: Future[re.Match[str] | None]) -> None:
+        ready.set_result(_READY.match(output.readline()))
+        self._errors.extend(output)
 
     def kill(self) -> None:
         """Kill the process with SIGKILL and wait for its end; do nothing if it does not run."""
@@ -237,34 +249,10 @@ class BusProcess:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.wait()
-        for reader in self._readers:
-            reader.join(10)
-        self._readers.clear()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-
-    def _first_line(self, stream: IO[str]) -> str:
-        ready, _, _ = select.select([stream], [], [], self.start_timeout)
-        return stream.readline() if ready else ""
-
-    def _drained(self) -> str:
-        """Return the standard error of the process, complete if the process has ended."""
-        if self._process is not None and self._process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
-        for reader in self._readers:
-            reader.join(1)
-        return self.errors or f"nothing within {self.start_timeout} s"
-
-    def _follow(self, stream: IO[str]) -> None:
-        """Read the stream in a thread, so that the pipe never fills up."""
-        reader = threading.Thread(target=self._errors.extend, args=(stream,), daemon=True)
-        reader.start()
-        self._readers.append(reader)
+        if process is not None:
+            with process:  # closes the pipes
+                for reader in self._readers:
+                    reader.join(10)
 
     def __enter__(self) -> Self:
         return self.start()
