@@ -7,10 +7,9 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from amqp1_driver.testing.loop_thread import LoopThread, reset_on_close
@@ -128,41 +127,29 @@ class _Pipe:
 
 
 class _Pair:
-    """A client's connection and its upstream connection; lives on the proxy thread.
+    """A client's connection and its upstream connection; lives on the proxy thread."""
 
-    :param update: runs a function with the lock of the proxy
-    :param ended: called once when the proxy moves no more bytes of this pair
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        client: socket.socket,
-        upstream: tuple[str, int],
-        directions: Mapping[str, _Direction],
-        update: Callable[[Callable[[], None]], None],
-        ended: Callable[[_Pair], None],
-    ) -> None:
+    def __init__(self, proxy: FaultProxy, client: socket.socket) -> None:
+        self._proxy = proxy
+        self._loop = asyncio.get_running_loop()
         self.client = client
-        self.upstream = socket.socket(socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET)
+        host, _ = proxy._upstream
+        self.upstream = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.connecting = True
         self.pipes = (
-            _Pipe(self.client, self.upstream, directions[UP]),
-            _Pipe(self.upstream, self.client, directions[DOWN]),
+            _Pipe(self.client, self.upstream, proxy._directions[UP]),
+            _Pipe(self.upstream, self.client, proxy._directions[DOWN]),
         )
-        self._loop = loop
-        self._update = update
-        self._ended = ended
         self._polled: dict[socket.socket, tuple[bool, bool]] = {}
         self._timer: asyncio.TimerHandle | None = None
         for sock in (self.client, self.upstream):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.upstream.connect_ex(upstream)
+        self.upstream.connect_ex(proxy._upstream)
         self._poll(self.upstream, False, True)
 
     def _on_event(self) -> None:
-        self._update(self._connected if self.connecting else self.step)
+        self._proxy._update(self._connected if self.connecting else self.step)
 
     def _connected(self) -> None:
         self.connecting = False
@@ -212,7 +199,7 @@ class _Pair:
         self._stop_timer()
         self._poll(self.client, False, False)
         self._poll(self.upstream, False, False)
-        self._ended(self)
+        self._proxy._pairs.remove(self)
 
     def close(self, *, reset: bool) -> None:
         """Close both sockets."""
@@ -276,15 +263,7 @@ class FaultProxy:
         with contextlib.suppress(OSError):
             client, _ = self._listener.accept()
             self._accepted += 1
-            pair = _Pair(
-                self._thread.loop,
-                client,
-                self._upstream,
-                self._directions,
-                self._update,
-                self._pairs.remove,
-            )
-            self._pairs.append(pair)
+            self._pairs.append(_Pair(self, client))
 
     def _set(self, direction: Direction, **faults: Any) -> None:
         def work() -> None:
@@ -424,29 +403,20 @@ class FaultProxy:
 
     def wait_cut(self, count: int = 1, timeout: float = 10.0) -> None:
         """Wait until ``cut_after`` has reset ``count`` connections in all."""
-        self._wait(
-            lambda: sum(one.cuts for one in self._directions.values()) >= count,
-            timeout,
-            f"{count} cuts",
-        )
+        both = self._directions.values()
+        self._wait(lambda: sum(one.cuts for one in both) >= count, timeout, f"{count} cuts")
 
     def wait_forwarded(
         self, count: int, direction: Literal["up", "down"] = "up", timeout: float = 10.0
     ) -> None:
         """Wait until the proxy has forwarded ``count`` bytes in all in that direction."""
-        self._wait(
-            lambda: self._directions[direction].forwarded >= count, timeout, f"{count} bytes"
-        )
+        one = self._directions[direction]
+        self._wait(lambda: one.forwarded >= count, timeout, f"{count} bytes")
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
     def _wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
