@@ -198,7 +198,7 @@ def _fields(data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Return where a value ends; an offset behind all data if the end is unknown."""
+    """Return the offset at which a value ends; one past the end of ``data`` if unknown."""
     if at >= len(data):
         return at + 1
     kind = data[at] >> 4

@@ -105,7 +105,10 @@ def given(text: str) -> str:
 
 
 def _hosts(text: str) -> str | None:
-    """Mask the hosts; return None if a comma, colon or @ in them may be part of a password."""
+    """Mask the passwords in the host part of a URL.
+
+    :returns: None if a comma, colon or @ may belong to a password, which then may end anywhere
+    """
     shown, kinds = [], set()
     for entry in text.split(","):
         found = _ENTRY.fullmatch(entry)

@@ -59,7 +59,7 @@ class EngineHandler(Protocol):
 
 
 def _best_path() -> Deliveries:
-    """Return the faster implementation of deliveries, if it can be imported here."""
+    """Return the code in C that handles deliveries, or the code in Python if there is none in C."""
     try:
         from amqp1_driver.engine.speedups import SpeedupDeliveries
     except ImportError as error:
@@ -72,7 +72,7 @@ _BEST = _best_path()
 
 
 def default_path() -> Deliveries:
-    """Return the implementation of deliveries that the engine uses.
+    """Return the code that handles deliveries unless an engine is given another.
 
     That is ``SpeedupDeliveries`` if its C module was built and this proton has the C functions that
     it calls, otherwise ``ProtonDeliveries``.
@@ -86,7 +86,7 @@ class EngineConnection:
     :param container: container-id of the Open frame
     :param handler: receives pyngus's callbacks
     :param properties: pyngus's connection properties
-    :param path: implementation of deliveries
+    :param path: the code that handles deliveries
     """
 
     def __init__(
@@ -359,7 +359,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
     :param container: container-id of the Open frame
     :param properties: pyngus's connection properties, see :func:`security.engine_properties`
     :param handler: receives the events of the connection
-    :param path: implementation of deliveries; None: that of :func:`default_path`
+    :param path: the code that handles deliveries; None: what :func:`default_path` returns
     """
 
     def __init__(

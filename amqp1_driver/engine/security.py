@@ -15,14 +15,14 @@ _WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
 def mechanisms(settings: Settings, host: Host) -> tuple[str, ...]:
     """Return the SASL mechanisms that the driver may use with a host, in upper case.
 
-    The option ``sasl_mechanisms`` names them. Without that option the credentials decide:
+    The option ``sasl_mechanisms`` names them. Without that option the first of these cases decides:
 
-    - ANONYMOUS for a bus to which tokens identify the driver later;
-    - the password mechanisms for a user in the transport URL;
-    - EXTERNAL for a client certificate, or ANONYMOUS for a bus that identifies clients by TLS;
-    - ANONYMOUS otherwise.
+    - a bus that wants tokens after SASL: ANONYMOUS;
+    - a user in the transport URL: the mechanisms with a password;
+    - a client certificate: EXTERNAL, or ANONYMOUS if the bus does not offer EXTERNAL;
+    - otherwise ANONYMOUS.
 
-    Without TLS, the mechanisms that show the password are left out unless :func:`clear_allowed`
+    Without TLS, the mechanisms that expose the password are left out unless :func:`clear_allowed`
     permits them.
     """
     names = _chosen(settings, host)

@@ -74,7 +74,7 @@ class RareCases(ProtonDeliveries):
     def dispatch(self, connection: Connection, event: int) -> None:
         """Dispatch an event that is neither a delivery nor a Flow frame.
 
-        :param event: address of proton's event
+        :param event: memory address of proton's event
         """
         connection.dispatch(event_at(event))
 

@@ -60,7 +60,7 @@ class TimerQueue:
         return len(self.heap) - self._dead
 
     def call_at(self, when: float, fn: Callable[[], object]) -> Timer:
-        """Have run_due() call ``fn()`` once its argument is ``when`` (seconds) or later."""
+        """Schedule ``fn()``: the first ``run_due(now)`` with ``now >= when`` (seconds) calls it."""
         self._seq += 1
         timer = Timer(self, when, self._seq, fn)
         heapq.heappush(self.heap, timer)

@@ -127,7 +127,7 @@ class Client(messaging.Client):
     def work(self, load: Load) -> dict[str, Any]:
         """Send the messages of a load, and wait until the servers have received them.
 
-        The wait ends after the timeout of the order at the latest.
+        Wait no longer than the timeout that the benchmark's command gives.
 
         :returns: the outcome, as ``load.drive`` returns it
         """
