@@ -111,7 +111,7 @@ class Server:
         inbox.put("ended", {"server": self.name})
 
     def serve(self, **order: str) -> None:
-        """Order the server to serve a topic; until now, its process has imported modules.
+        """Order the server to serve a topic; its process has been started and waits for this.
 
         :param order: url, exchange, topic
         """

@@ -71,7 +71,10 @@ class Timings:
 
 
 class _Timed(Operation):
-    """The recording that timed requests and replies share; it must be their first base class."""
+    """A base class with the code that records times, for timed requests and timed replies.
+
+    It must be their first base class, so that its methods override those of the other one.
+    """
 
     timings: Timings
 

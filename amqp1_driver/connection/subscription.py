@@ -195,9 +195,9 @@ class Subscription:
         return self._received + sum(r.window.received for r in self.receivers)
 
     def resemble(self, other: "Subscription") -> bool:
-        """Take over the pause and the credit of a subscription whose I/O thread has died.
+        """Copy from ``other``, whose I/O thread has died, its credit and whether it was paused.
 
-        :returns: always True
+        :returns: always True, which the caller passes on as the answer of the I/O thread
         """
         if other.paused:
             self.pause(bool)

@@ -12,7 +12,7 @@ _MAX_TTL_MS = 0xFFFFFFFF
 class Deadline(NamedTuple):
     """The point in time at which an operation's time is over. Immutable, for any thread.
 
-    :param at: seconds on the monotonic clock that also gives ``now``; infinity for never.
+    :param at: seconds on the clock of the methods' argument ``now``; infinity for never.
     """
 
     at: float

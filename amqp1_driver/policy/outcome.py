@@ -81,10 +81,10 @@ def decide(
 ) -> Decision:
     """Decide what to do after ``disposition``.
 
-    The driver resends a message only if certainly no receiver processed it and a receiver may
-    take it later: RELEASED, and MODIFIED without delivery-failed and undeliverable-here. It
-    resends these only if ``resend_released`` allows it, retries are left and the deadline has not
-    passed.
+    The driver resends a message only if it is certain that no receiver processed it, and a receiver
+    may still take it later. That is so for RELEASED, and for MODIFIED with neither delivery-failed
+    nor undeliverable-here. Even then the driver resends only if ``resend_released`` allows it,
+    retries are left and the deadline has not passed.
 
     :param resend_released: resending is allowed (option ``resend_released``).
     :param expired: the deadline of the message has passed.

@@ -205,7 +205,7 @@ def ensure_then_attach(
 
 
 def predeclared(declare: tuple[Declaration, ...]) -> tuple[Entity, ...]:
-    """Return the declarations that must exist already, since AMQP has no means to create them."""
+    """Return the declarations of what must exist already, since AMQP has no means to create it."""
     return tuple(d for d in declare if isinstance(d, Entity))
 
 
