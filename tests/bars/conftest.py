@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and fixtures of the bars: what every release of the driver has to reach.
+"""Fixtures of the bars: what every release of the driver has to reach.
 
 ``python -m pytest tests/bars --long`` (or AMQP1_LONG=1) runs them at full size.
 """
@@ -24,34 +24,31 @@ LONG_TIMEOUT = 1800
 RABBITMQ_TIMEOUT = 600
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="the bars at full size (tests/bars)")
+def _long() -> bool:
+    # not a constant: this module is imported before --long sets the variable
+    return os.environ.get("AMQP1_LONG") == "1"
 
 
-def _long(config: pytest.Config) -> bool:
-    return bool(config.getoption("--long", default=False)) or os.environ.get("AMQP1_LONG") == "1"
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave the Kerberos realm, which has to be downloaded, to the long form."""
-    return True if collection_path.name == "test_kerberos.py" and not _long(config) else None
+    return True if collection_path.name == "test_kerberos.py" and not _long() else None
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here not in item.path.parents:
             continue
-        if _long(config):
+        if _long():
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT))
         elif item.get_closest_marker("rabbitmq"):
             item.add_marker(pytest.mark.timeout(RABBITMQ_TIMEOUT))
 
 
 @pytest.fixture(scope="session")
-def long_form(request: pytest.FixtureRequest) -> bool:
+def long_form() -> bool:
     """Whether the bars are run at full size."""
-    return _long(request.config)
+    return _long()
 
 
 _MEASURED = pytest.StashKey[list[str]]()

@@ -374,10 +374,9 @@ def test_a_proxy_that_refuses(cloud: Cloud, proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("websocket", [False, True], ids=["tls", "websocket"])
 def test_tokens_that_expire_under_traffic_lose_nothing(
-    cloud: Cloud, log: pytest.LogCaptureFixture, websocket: bool, request: pytest.FixtureRequest
+    cloud: Cloud, log: pytest.LogCaptureFixture, websocket: bool, long_form: bool
 ) -> None:
-    long = bool(request.config.getoption("--long"))
-    life, seconds = (5, 30.0) if long else (2, 5.0)
+    life, seconds = (5, 30.0) if long_form else (2, 5.0)
     cloud.start(token_grace=2.0)
     endpoint = Endpoint()
     options = {"websocket": websocket, "token_life": life}
