@@ -54,12 +54,13 @@ def report(folder: Path) -> int:
     run = json.loads((folder / "run.json").read_text())
     series = load(folder, run["began"])
     rows = judge(series)
-    broken = {
-        bus: checker.check(
-            history.load(folder / bus, running=not (folder / DONE).exists()), PROMISES[bus]
-        )
-        for bus in run["buses"]
-    }
+    running = not (folder / DONE).exists()
+    broken = {}
+    for bus in run["buses"]:
+        events = history.load(folder / bus, running)
+        broken[bus] = checker.check(events, PROMISES[bus])
+        if not running:
+            broken[bus] += checker.unfinished(events)
     text = table(rows)
     print(text)
     for bus, violations in broken.items():

@@ -31,6 +31,9 @@ noisy
     The driver writes at most LINES lines of log in any 60 seconds, in each process.
 died
     No process and no thread ends but by a fault that kills it.
+unmade
+    Every fault of the plan is in the history, and the program that makes them did not fail in it.
+    A fault that could not be made, with a reason, is no violation.
 """
 
 from __future__ import annotations
@@ -160,9 +163,16 @@ def check(events: Iterable[Event], promise: Promise) -> list[Violation]:
     history = History(events)
     return [
         violation
-        for rule in (_late, _hung, _strange, _phantom, _left, _noisy, _died, _loop_died)
+        for rule in (_late, _hung, _strange, _phantom, _left, _noisy, _died, _deaf, _unmade)
         for violation in rule(history)
     ] + [*_lost(history, promise), *_twice(history, promise)]
+
+
+def unfinished(events: Iterable[Event]) -> list[Violation]:
+    """A violation if the faults have not come to their end: for a run that is over."""
+    if any(event["e"] == "conducted" for event in events):
+        return []
+    return [Violation("unmade", "the history does not say which faults were planned")]
 
 
 def lost(events: Iterable[Event], promise: Promise) -> list[Violation]:
@@ -229,7 +239,7 @@ def _strange(history: History) -> Iterator[Violation]:
         )
 
 
-def _loop_died(history: History) -> Iterator[Violation]:
+def _deaf(history: History) -> Iterator[Violation]:
     for event in history.by["probe"]:
         if not event["ok"]:
             yield Violation("deaf", f"{event['p']} does not reach {event['of']}", [event])
@@ -359,3 +369,24 @@ def worst_minute(events: Sequence[Event]) -> tuple[int, float]:
 def _died(history: History) -> Iterator[Violation]:
     for event in history.by["died"]:
         yield Violation("died", f"{event['of']}: {event['error'][:200]}", [event])
+
+
+# -- faults ----------------------------------------------------------------------------------
+
+
+def _unmade(history: History) -> Iterator[Violation]:
+    for fault in history.faults:
+        if "error" in fault:
+            yield Violation(
+                "unmade", f"{fault['kind']} on {fault['target']} failed: {fault['error']}", [fault]
+            )
+    for event in history.by["conducted"]:
+        noted = Counter(fault["kind"] for fault in history.faults)
+        missing: Counter[str] = Counter(event["planned"]) - noted
+        if missing.total() > event["unbegun"]:
+            yield Violation(
+                "unmade",
+                f"of {sum(event['planned'].values())} planned faults {missing.total()} are not in "
+                f"the history ({event['unbegun']} were not to begin): {dict(missing)}",
+                [event],
+            )

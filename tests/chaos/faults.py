@@ -9,10 +9,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.bars.workers import WorkerError
 from tests.chaos.schedule import FAULTS, Planned
 from tests.chaos.stage import Member, Stage
 
@@ -27,6 +28,8 @@ ON = {
     "disk-alarm": _RABBITMQ,
     "delete-queues": _RABBITMQ,
 }
+#: pauses before the bus' own tool is tried again to end a fault, seconds
+AGAIN = (2.0, 5.0)
 JUMPS = (-86400, -3600, -60, 60, 3600, 86400)
 _never = threading.Event()
 
@@ -52,8 +55,25 @@ def targets(members: Iterable[Member]) -> dict[str, list[str]]:
     }
 
 
+def without_target(kinds: Iterable[str], found: dict[str, list[str]]) -> dict[str, str]:
+    """The kinds that no plan has on this machine, and what they miss."""
+    return {
+        kind: f"nothing to strike: {FAULTS[kind][0]}"
+        for kind in kinds
+        if not found.get(FAULTS[kind][0])
+    }
+
+
+class NotMade(Exception):
+    """The bus' own tool did not do its part; no fault of the driver and none of the program."""
+
+
 class Conductor:
     """Has the faults of a plan happen: those on one target one after another.
+
+    A fault that could not be made is in the history with ``reason``. One in which this program
+    itself failed is there with ``error``; `checker` takes that for a violation, as it takes a
+    plan of which faults are missing.
 
     :param seed: of what the plan leaves open
     """
@@ -62,41 +82,82 @@ class Conductor:
         self._stage = stage
         self._rng = random.Random(seed)
         self._lock = threading.Lock()
-        self.done = 0
+        self._on_bus: dict[str, Callable[[float], Detail | None]] = {
+            "bus-stop": self._stop_bus,
+            "bus-kill": self._kill_bus,
+            "password": self._password,
+            "close-connections": self._close_connections,
+            "memory-alarm": lambda hold: self._alarm("memory", hold),
+            "disk-alarm": lambda hold: self._alarm("disk", hold),
+            "delete-queues": self._delete_queues,
+        }
+        self._on_member: dict[str, Callable[[Member, float], Detail | None]] = {
+            "reset": self._reset,
+            "refuse": self._refuse,
+            "half-open": self._half_open,
+            "freeze": self._freeze,
+            "deaf": self._deaf,
+            "mute": self._mute,
+            "delay": self._delay,
+            "throttle": self._throttle,
+            "server-stop": self._stop,
+            "server-kill": self._kill,
+            "server-restart": self._restart,
+            "listener-stop": self._stop,
+            "listener-kill": self._kill,
+            "listener-restart": self._restart,
+            "fork": self._fork,
+            "no-descriptors": self._no_descriptors,
+            "disk-full": self._disk_full,
+            "clock-jump": self._clock_jump,
+        }
 
-    def perform(self, plan: list[Planned], stop: threading.Event = _never) -> None:
-        """Return when all faults are over; none begins after the event is set."""
+    @property
+    def kinds(self) -> set[str]:
+        """The faults that it can make."""
+        return {*self._on_bus, *self._on_member}
+
+    def perform(self, plan: Sequence[Planned], stop: threading.Event = _never) -> None:
+        """Return when all faults are over; none begins after the event is set.
+
+        :raises KeyError: the plan has a kind that there is not; before the first fault
+        """
+        for unknown in {one.kind for one in plan} - self.kinds:
+            raise KeyError(unknown)
         by_target: dict[str, list[Planned]] = {}
         for one in plan:
             by_target.setdefault(one.target, []).append(one)
         start = time.monotonic()
-        threads = [
-            threading.Thread(target=self._run, args=(faults, start, stop), name=target)
-            for target, faults in by_target.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(max(1, len(by_target))) as pool:
+            runs = [pool.submit(self._run, faults, start, stop) for faults in by_target.values()]
+        self._stage.history.add(
+            "conducted",
+            planned=dict(Counter(one.kind for one in plan)),
+            unbegun=sum(run.result() for run in runs),
+        )
 
-    def _run(self, faults: list[Planned], start: float, stop: threading.Event) -> None:
-        for one in faults:
+    def _run(self, faults: list[Planned], start: float, stop: threading.Event) -> int:
+        """Make the faults on one target; how many the event has kept from beginning."""
+        for number, one in enumerate(faults):
             if stop.wait(max(0.0, start + one.at - time.monotonic())):
-                return
+                return len(faults) - number
             self.strike(one)
+        return 0
 
     def strike(self, one: Planned) -> None:
-        """Have one fault happen, and note it."""
+        """Have one fault happen, and note it, also if it fails."""
         began = time.monotonic()
         try:
             if one.target == "bus":
                 with self._stage.node_lock:
-                    detail = self._on_bus(one)
+                    detail = self._on_bus[one.kind](one.hold)
             else:
                 member = self._stage.members[one.target]
                 with member.lock:
-                    detail = self._on_member(one, member)
-        except (RuntimeError, WorkerError, OSError, subprocess.SubprocessError) as error:
+                    detail = self._on_member[one.kind](member, one.hold)
+        except NotMade as error:
+            detail = {"reason": str(error)}
+        except Exception as error:
             detail = {"error": repr(error)[:500]}
         self._stage.history.add(
             "fault",
@@ -104,53 +165,48 @@ class Conductor:
             target=one.target,
             began=round(began, 6),
             until=round(time.monotonic(), 6),
-            **detail,
+            **(detail or {}),
         )
-        with self._lock:
-            self.done += 1
 
     # -- on the bus ---------------------------------------------------------------
 
-    def _on_bus(self, one: Planned) -> Detail:
+    def _stop_bus(self, hold: float) -> None:
+        self._stage.node.signal("STOP")
+        try:
+            _never.wait(hold)
+        finally:
+            self._stage.node.signal("CONT")
+
+    def _kill_bus(self, hold: float) -> None:
+        self._stage.node.kill()
+        _never.wait(hold)
+        self._stage.node.start()
+
+    def _password(self, hold: float) -> Detail:
         node = self._stage.node
-        if one.kind == "bus-stop":
-            node.signal("STOP")
-            try:
-                _never.wait(one.hold)
-            finally:
-                node.signal("CONT")
-        elif one.kind == "bus-kill":
-            node.kill()
-            _never.wait(one.hold)
-            node.start()
-        elif one.kind == "password":
-            node.change_password(False)
-            try:
-                with contextlib.suppress(NotImplementedError):
-                    node.close_connections()
-                _never.wait(one.hold)
-            finally:
-                node.change_password(True)
-            return {"restarts": self._stage.bus in _EMBEDDED}
-        elif one.kind == "close-connections":
-            node.close_connections()
-        elif one.kind == "delete-queues":
-            return {"messages": node.delete_queues()}
-        else:
-            alarm = one.kind.removesuffix("-alarm")
-            node.alarm(alarm, True)
-            try:
-                _never.wait(one.hold)
-            finally:
-                node.alarm(alarm, False)
-        return {}
+        try:
+            _by_tool(node.change_password, False)
+            with contextlib.suppress(NotImplementedError):
+                _by_tool(node.close_connections)
+            _never.wait(hold)
+        finally:
+            _surely(node.change_password, True)
+        return {"restarts": self._stage.bus in _EMBEDDED}
+
+    def _close_connections(self, hold: float) -> None:
+        _by_tool(self._stage.node.close_connections)
+
+    def _delete_queues(self, hold: float) -> Detail:
+        return {"messages": _by_tool(self._stage.node.delete_queues)}
+
+    def _alarm(self, kind: str, hold: float) -> None:
+        try:
+            _by_tool(self._stage.node.alarm, kind, True)
+            _never.wait(hold)
+        finally:
+            _surely(self._stage.node.alarm, kind, False)
 
     # -- on a process or its connections ------------------------------------------
-
-    def _on_member(self, one: Planned, member: Member) -> Detail:
-        name = one.kind.removeprefix(f"{member.role}-").replace("-", "_")
-        method: Callable[[Member, float], Detail | None] = getattr(self, f"_{name}")
-        return method(member, one.hold) or {}
 
     def _reset(self, member: Member, hold: float) -> None:
         member.proxy.cut()
@@ -169,7 +225,7 @@ class Conductor:
         _never.wait(hold)
         member.proxy.thaw()
 
-    def _loop_died(self, member: Member, hold: float) -> None:
+    def _deaf(self, member: Member, hold: float) -> None:
         member.proxy.freeze("down")
         _never.wait(hold)
         member.proxy.thaw("down")
@@ -218,10 +274,10 @@ class Conductor:
         return {"ended": member.do("fork", within=60.0, calls=3)}
 
     def _no_descriptors(self, member: Member, hold: float) -> None:
-        beside = threading.Timer(0.1, member.proxy.cut)
-        beside.start()
-        member.do("starve", within=hold + 30, seconds=hold)
-        beside.join()
+        starved = member.begin("starve", seconds=hold)
+        _never.wait(0.1)
+        member.proxy.cut()
+        starved.result(hold + 30)
 
     def _disk_full(self, member: Member, hold: float) -> None:
         assert member.disk is not None
@@ -240,3 +296,31 @@ class Conductor:
         _never.wait(hold)
         member.set_clock(0)
         return {"seconds": offset}
+
+
+def _by_tool(make: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a method of the node that needs the bus' own tool.
+
+    :raises NotMade: the tool failed, or did not end in time
+    """
+    try:
+        return make(*arguments)
+    except (RuntimeError, subprocess.SubprocessError) as error:
+        if isinstance(error, NotImplementedError):
+            raise
+        raise NotMade(f"the bus' own tool: {str(error)[-300:]}") from error
+
+
+def _surely(end: Callable[..., Any], *arguments: Any) -> None:
+    """End a fault; a second and a third time if the tool fails, else all later faults mean less.
+
+    :raises Exception: of the last time
+    """
+    for pause in AGAIN:
+        try:
+            end(*arguments)
+        except (RuntimeError, subprocess.SubprocessError):
+            _never.wait(pause)
+        else:
+            return
+    end(*arguments)

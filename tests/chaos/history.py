@@ -16,7 +16,10 @@ probe
 log
     ``lines`` lines of the logger ``logger``.
 fault
-    ``kind`` on ``target`` from ``t`` to ``until``; ``detail`` if there is any.
+    ``kind`` on ``target`` from ``began`` to ``until``, with details of some kinds; ``reason`` if it
+    could not be made, ``error`` if the program that makes it failed.
+conducted
+    the faults are over: ``planned`` numbers by kind, of which ``unbegun`` were not to begin.
 late
     the machine let the process ``of`` wait for ``by`` seconds though it was ready to run; null:
     the watchdog itself.

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.chaos import analysis, faults, schedule
@@ -40,12 +41,17 @@ class Sampler:
             if measured(member)
         ]
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler")
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1, "sampler")
+        self._ended = self._pool.submit(self._run)
 
     def stop(self) -> None:
+        """End it.
+
+        :raises Exception: that ended it before
+        """
         self._stop.set()
-        self._thread.join()
+        self._pool.shutdown()
+        self._ended.result()
 
     def _run(self) -> None:
         with self._path.open("a", buffering=1) as file:
@@ -118,19 +124,19 @@ def run(args: argparse.Namespace) -> int:
         stack.callback(sampler.stop)
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        conductors = [
-            threading.Thread(
-                target=faults.Conductor(stage, args.seed + number).perform,
-                args=(planned(stage, args.seed + number, args.minutes), stop),
-            )
-            for number, stage in enumerate(stages)
-        ]
-        for conductor in conductors:
-            conductor.start()
-        stop.wait(60 * args.minutes)
-        stop.set()
-        for conductor in conductors:
-            conductor.join()
+        with ThreadPoolExecutor(len(stages)) as pool:
+            conducted = [
+                pool.submit(
+                    faults.Conductor(stage, args.seed + number).perform,
+                    planned(stage, args.seed + number, args.minutes),
+                    stop,
+                )
+                for number, stage in enumerate(stages)
+            ]
+            stop.wait(60 * args.minutes)
+            stop.set()
+        for one in conducted:
+            one.result()
         sampler.stop()
         for stage in stages:
             stage.finish()

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,10 @@ class Member:
         """Have the process do something."""
         return self._worker.do(command, within, **arguments)
 
+    def begin(self, command: str, **arguments: Any) -> Future[Any]:
+        """Have the process begin to do something."""
+        return self._worker.begin(command, **arguments)
+
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
@@ -197,11 +202,8 @@ class Stage:
         clients = self.of("client")
         for client in clients:
             client.do("stop_traffic", within=60.0)
-        probes = [threading.Thread(target=self._probe, args=(client,)) for client in clients]
-        for probe in probes:
-            probe.start()
-        for probe in probes:
-            probe.join()
+        with ThreadPoolExecutor(len(clients)) as pool:
+            list(pool.map(self._probe, clients))
         self._drain()
 
     def _probe(self, client: Member) -> None:

@@ -25,6 +25,8 @@ SHORT = (
     "refuse",
     "half-open",
     "freeze",
+    "deaf",
+    "mute",
     "delay",
     "throttle",
     "server-kill",

@@ -301,6 +301,42 @@ def test_a_process_that_died_by_itself() -> None:
     ]
 
 
+# -- faults ----------------------------------------------------------------------------------
+
+
+def conducted(unbegun: int = 0, **planned: int) -> history.Event:
+    return event(9.0, "conducted", "conductor", planned=planned, unbegun=unbegun)
+
+
+def test_a_fault_in_which_the_program_that_makes_it_failed() -> None:
+    failed = fault("deaf", 1.0, 1.0, "client-1", error="AttributeError('x')")
+    assert found([failed, conducted(deaf=1)]) == [
+        ("unmade", "deaf on client-1 failed: AttributeError('x')")
+    ]
+
+
+def test_planned_faults_that_are_not_there() -> None:
+    events = [fault("reset", 1.0, 1.0), fault("deaf", 1.0, 2.0)]
+    assert found([*events, conducted(deaf=1, reset=1)]) == []
+    assert found([*events, conducted(deaf=3, reset=1, unbegun=2)]) == []
+    assert found([*events, conducted(deaf=3, reset=1, unbegun=1)]) == [
+        (
+            "unmade",
+            "of 4 planned faults 2 are not in the history (1 were not to begin): {'deaf': 2}",
+        )
+    ]
+
+
+def test_a_fault_that_could_not_be_made_with_a_reason_is_no_violation() -> None:
+    refused = fault("memory-alarm", 1.0, 31.0, reason="the bus' own tool: timed out")
+    assert found([refused, conducted(**{"memory-alarm": 1})]) == []
+
+
+def test_a_run_that_is_over_says_what_was_planned() -> None:
+    assert [one.rule for one in checker.unfinished([fault("reset", 1.0, 1.0)])] == ["unmade"]
+    assert checker.unfinished([conducted(reset=1)]) == []
+
+
 # -- what is shown ---------------------------------------------------------------------------
 
 
