@@ -22,6 +22,8 @@ from amqp1_driver.pipeline.collect.decode import Decoder
 from amqp1_driver.pipeline.collect.rows import row_of
 from amqp1_driver.pipeline.spool import UNDECODABLE, Full, Row, SpoolLimits, caps
 from amqp1_driver.pipeline.spool.rows import sizes, to_batch
+from amqp1_driver.testing import performatives as p
+from amqp1_driver.testing.peer import ScriptedPeer
 
 from .support import WAIT, ids, rows
 
@@ -340,3 +342,23 @@ def test_a_message_that_the_spool_never_takes_is_rejected(
     ]
     assert [len(row["body"]) for row in rows(spool)] == [1, 1]
     peer.close()
+
+
+def test_its_links_announce_the_largest_message_and_end_at_a_larger_one(collecting: Any) -> None:
+    """2.7.3: with a bus that sends the message nevertheless; reading goes on over another link."""
+    with ScriptedPeer(auto=True, product="qpid-cpp") as bus:
+        collector, spool = collecting(
+            bus.url, driver__max_message_size=100_000, driver__link_retry_delay=0.1
+        )
+        bus.send_transfer("q", Message(body=bytes(200_000), id="large").encode())
+        ended = bus.script.wait_for(
+            lambda: [entry.performative.error for entry in bus.frames(p.Detach)], WAIT, "Detach"
+        )
+        assert [error.condition for error in ended] == ["amqp:link:message-size-exceeded"]
+        bus.send_transfer("q", Message(body=b"small", id="after").encode())
+        assert collector.wait_for(1, WAIT)
+        assert ids(spool) == ["after"]
+        attached = [one.performative for one in bus.frames(p.Attach)]
+        links = [one for one in attached if one.role and one.source.address == "q"]
+        assert [one.max_message_size for one in links] == [100_000, 100_000]
+        collector.stop()
