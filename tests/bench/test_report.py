@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amqp1_driver.bench import plan
+from amqp1_driver.bench import plan, plot
 from amqp1_driver.bench.children import Trouble
 from amqp1_driver.bench.plan import Entry, Scenario
 from amqp1_driver.bench.run import Limits, Place
@@ -43,6 +44,31 @@ def session(results: list[Any], labels: str = "AB", rounds: int = 2) -> tuple[Se
     entries = [Entry(label, "amqp://u:secret@h/", "python") for label in labels]
     made = Session(entries, [Scenario("call")], rounds, Place(), Limits(), "a bus", measure)
     return made, order
+
+
+@pytest.mark.parametrize("threads", [(1,), (1, 8)], ids=["bars", "lines"])
+def test_the_title_of_a_plot_shows_no_password(threads: tuple[int, ...], tmp_path: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    entries = [
+        plan.entry("amqp://u:secret@one:1,v:word@two/?ssl_key_password=geheim"),
+        plan.entry("tls=amqp://u:sec/ret@three/"),
+    ]
+    scenarios = [Scenario("call", threads=number) for number in threads]
+    made = Session(
+        entries,
+        scenarios,
+        1,
+        Place(),
+        Limits(),
+        "",  # the bus has no name, so the title has the URLs
+        lambda entry, *_: {"about": {"driver": entry.label}, **run(100)},
+    )
+    path = tmp_path / "plot.svg"
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        plot.draw(made.play(), str(path))
+    text = path.read_text()
+    assert "amqp://u:***@one:1,v:***@two/?ssl_key_password=***" in text
+    assert not [word for word in ("secret", "word@", "geheim", "sec/", "ret@") if word in text]
 
 
 def test_runs_are_interleaved_and_compared_with_the_first(
