@@ -163,9 +163,11 @@ class Application:
         while self._restarting:
             self._restarting.popitem()[1].stop()
 
-    def load(self, path: str, threads: int, topic: str = "") -> None:
+    def load(
+        self, path: str, threads: int, topic: str = "", timeout: float = restarting.TIMEOUT
+    ) -> None:
         """Starts to cast and call."""
-        self._loads.append(restarting.Load(self._rpc, topic or self._topic, path, threads))
+        self._loads.append(restarting.Load(self._rpc, topic or self._topic, path, threads, timeout))
 
     def stop_loads(self) -> int:
         """Ends that; how many threads hang."""

@@ -91,11 +91,16 @@ class Server:
 
 
 class Load:
-    """Threads that cast and call in turn."""
+    """Threads that cast and call in turn.
 
-    def __init__(self, transport: Any, topic: str, path: str, threads: int) -> None:
+    :param timeout: of a call, seconds
+    """
+
+    def __init__(
+        self, transport: Any, topic: str, path: str, threads: int, timeout: float = TIMEOUT
+    ) -> None:
         self._book = Book(path)
-        self._client = om.get_rpc_client(transport, om.Target(topic=topic), timeout=TIMEOUT)
+        self._client = om.get_rpc_client(transport, om.Target(topic=topic), timeout=timeout)
         self._numbers = itertools.count(1)
         self._name = Path(path).stem
         self._done = threading.Event()
@@ -124,7 +129,8 @@ class Load:
         self._done.set()
         for thread in self._threads:
             thread.join(TIMEOUT + 5)
-        self._client.call({}, "run", key=f"{self._name}-last-0")  # queues keep the order
+        last = self._client.prepare(timeout=TIMEOUT)
+        last.call({}, "run", key=f"{self._name}-last-0")  # queues keep the order
         return sum(thread.is_alive() for thread in self._threads)
 
 

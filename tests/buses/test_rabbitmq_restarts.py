@@ -58,10 +58,15 @@ class Run:
                 "serve_book", name=f"s{number}", path=str(self._books / f"s{number}.runs")
             )
 
-    def load(self, count: int, threads: int) -> None:
+    def load(self, count: int, threads: int, timeout: float = restarting.TIMEOUT) -> None:
         for number in range(count):
             self.clients.append(self.open(f"client{number}"))
-            self.clients[-1].do("load", path=str(self._books / f"c{number}.sent"), threads=threads)
+            self.clients[-1].do(
+                "load",
+                path=str(self._books / f"c{number}.sent"),
+                threads=threads,
+                timeout=timeout,
+            )
 
     def restart(self, times: int) -> None:
         """All servers at the same time, so often each."""
@@ -113,17 +118,21 @@ def test_servers_that_are_restarted_under_load(
             management.delete(name)
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("version", ["rabbit40", "rabbit43"] if LONG else ["rabbit43"])
 def test_queues_that_others_delete_under_load(
-    rabbit43: Node, worker: Start, tmp_path: Path
+    version: str, kind: str, request: pytest.FixtureRequest, worker: Start, tmp_path: Path
 ) -> None:
     """What was on its way may fail, and may have run; nothing runs twice."""
-    run = Run(worker, rabbit43, "deleted-again", tmp_path)
+    node = request.getfixturevalue(version)
+    run = Run(worker, node, f"deleted-{kind}", tmp_path, rpc_queue_type=kind)
     run.serve(1)
-    run.load(2, 3)
-    with Management(rabbit43) as management:
+    # a call that goes with its queue waits for its deadline: no thread is to wait for long
+    run.load(2, 3, timeout=2.0)
+    with Management(node) as management:
         for _ in range(25 if LONG else 3):
             run.servers[0].do("wait_for", name="s0", count=restarting.BETWEEN, within=WAIT)
-            management.delete("openstack:rpc:anycast:openstack:deleted-again")
+            management.delete(f"openstack:rpc:anycast:openstack:deleted-{kind}")
     found = run.finish()
     assert found["twice"] == []
     assert found["successes"]["cast"] > found["failures"]["cast MessageDeliveryFailure"]
