@@ -39,7 +39,7 @@ def always(core: PeerCore) -> bool:
 
 
 class Verbs:
-    """Actions on a connection that a test can ask of the peer, at a step of the script or at once."""
+    """Actions on a connection that a test asks of the peer, at a step of the script or at once."""
 
     def _act(self, what: str, run: OnCore, ready: OnCore = always) -> Self:
         """Run an action when its turn comes.
