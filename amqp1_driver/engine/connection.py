@@ -45,6 +45,10 @@ LOG = exceptions.logger(__name__)
 #: frame in each half of the time
 SHORTEST_IDLE_TIMEOUT = 0.1
 
+#: most links of a connection that discard a message that is too large, since the peer has not
+#: answered their Detach. proton keeps about 2 MiB for each of them.
+MOST_DISCARDING = 3
+
 _SESSION_FILTER = "com.microsoft:session-filter"
 
 
@@ -93,6 +97,7 @@ class EngineConnection:
         self, container: str, handler: "Engine", properties: dict[str, Any], path: Deliveries
     ) -> None:
         self.path = path
+        self._engine: Engine | None = handler
         #: pyngus's connection: life cycle, timers and SASL
         self.pyngus = pyngus.Container(container).create_connection(container, handler, properties)
         silence_failures()
@@ -243,13 +248,24 @@ class EngineConnection:
     def close(self, condition: Any = None) -> None:
         """Close all links and the connection, in order.
 
-        :param condition: proton's condition for the Close and Detach frames, or None
+        :param condition: proton's condition for the Close frame, or None
         """
         for link in self.all_links:
-            if condition is not None:
-                link.pn_link.condition = condition
             link.close()
         self.pyngus.close(condition)
+
+    def discards(self, link: Any) -> None:
+        """End the connection if more than :data:`MOST_DISCARDING` links discard their input.
+
+        :param link: discards its input from now on
+        """
+        count = sum(link.discards for link in self.all_links)
+        if count > MOST_DISCARDING and self._engine is not None:
+            self._engine.refuse(
+                "amqp:resource-limit-exceeded",
+                f"the peer has sent messages over {link.largest} bytes on {count} links, and does "
+                "not answer when they are detached",
+            )
 
     def destroy_later(self, link: Any) -> None:
         """Destroy a link at the end of this or the next :meth:`process`."""
@@ -273,7 +289,7 @@ class EngineConnection:
         self.pyngus.destroy()
         for session in sessions:
             session.context = None  # breaks a cycle through proton that Python can't collect
-        self.pn_connection = self.pn_transport = self.pn_collector = None
+        self.pn_connection = self.pn_transport = self.pn_collector = self._engine = None
 
 
 def _refuse(pn_link: Any) -> None:
@@ -576,10 +592,7 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         pn = connection.pn_connection
         refusal = _refusal(connection.pn_transport.remote_idle_timeout)
         if refusal is not None:
-            self._connection.close(proton.Condition("amqp:not-implemented", refusal))
-            if self._handler:
-                handler, self._handler = self._handler, None
-                handler.engine_failed(refusal)
+            self.refuse("amqp:not-implemented", refusal)
             return
         peer = Peer.from_open(
             _read(lambda: pn.remote_properties, "properties"),
@@ -587,6 +600,17 @@ class Engine(pyngus.ConnectionEventHandler):  # type: ignore[misc]
         )
         if self._handler:
             self._handler.engine_opened(peer)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Close the connection because of what the peer does.
+
+        :param name: of the error condition for the peer
+        """
+        self._mute()
+        self._connection.close(proton.Condition(name, reason))
+        if self._handler:
+            handler, self._handler = self._handler, None
+            handler.engine_failed(reason)
 
     def connection_failed(self, connection: Any, error: str) -> None:
         # pyngus calls this at each process(); the handler gets only the first call

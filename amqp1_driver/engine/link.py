@@ -111,6 +111,7 @@ class LinkConnection(Protocol):
     links: dict[int, Any]
 
     def destroy_later(self, link: Any) -> None: ...
+    def discards(self, link: Any) -> None: ...
 
 
 class Link:
@@ -284,6 +285,7 @@ class Link:
         self.ended = True
         self.unsettled.clear()
         handler.link_detached(MESSAGE_SIZE_EXCEEDED, text)
+        self.connection.discards(self)
 
     def release(self) -> None:
         """Close our end of the link; the owner gets no further callbacks.

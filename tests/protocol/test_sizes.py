@@ -147,6 +147,29 @@ def test_what_comes_until_the_peer_has_heard_of_it_is_thrown_away(world):
     assert detaches(world) == [(EXCEEDED, True)]
 
 
+def test_a_peer_that_answers_no_detach_loses_its_connection_at_the_fourth(world, caplog):
+    """Each of the links keeps memory until the peer answers."""
+    listener = world.listen()
+    world.peer.override(None).expect_detach().call(lambda event: None)
+    first = world.core
+    for number in range(1, 5):
+        assert world.core is first
+        begin(world, world.link(ANY))
+        go_on(world, world.link(ANY), 200_000)
+        assert detaches(world) == [(EXCEEDED, True)] * number
+        world.advance(1.0)
+    (close,) = world.peer.frames(p.Close)
+    assert close.performative.error.condition == "amqp:resource-limit-exceeded"
+    assert (
+        "the peer has sent messages over 100000 bytes on 4 links, and does not answer when they "
+        "are detached" in caplog.text
+    )
+    world.advance(5.0)
+    assert world.core is not first
+    world.arrive(ANY, "after")
+    assert listener.bodies == [b"after"]
+
+
 def test_the_link_is_attached_again_and_all_else_goes_on_meanwhile(world):
     listener = world.listen()
     link = world.link(ANY)
