@@ -578,6 +578,20 @@ def test_a_package_that_telemetry_needs_is_named(conf, monkeypatch, query, packa
         load(conf, f"amqp://localhost/?{query}")
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, False),
+        ({"telemetry_queue": 7, "telemetry_exchange": "x"}, False),
+        ({"telemetry_directory": "/tmp/events"}, True),
+        ({"telemetry_port": "9000"}, True),
+        ({"telemetry_topic": "metrics"}, True),
+    ],
+)
+def test_telemetry_is_wanted_once_it_has_somewhere_to_go(changes, wanted):
+    assert options.default_settings(**changes).telemetry.wanted is wanted
+
+
 def test_an_endpoint_of_telemetry_has_an_address(conf):
     with pytest.raises(options.InvalidOption, match="'telemetry_host' is empty"):
         load(conf, "amqp://localhost/?telemetry_port=9100", telemetry_host="")

@@ -7,6 +7,7 @@ import gzip
 import json
 import sys
 import uuid
+from collections import OrderedDict, defaultdict
 
 import oslo_messaging
 import pytest
@@ -27,6 +28,11 @@ def test_a_request_has_request_and_context():
     assert body == (
         b'{"request":{"method":"m","args":{"\\u00e4":1}},"context":{"request_id":"r","new":null}}'
     )
+
+
+def test_message_and_context_may_be_of_classes_derived_from_dict():
+    body = payload.dump_request(OrderedDict(method="m"), defaultdict(list, roles=["admin"]))
+    assert body == b'{"request":{"method":"m"},"context":{"roles":["admin"]}}'
 
 
 def test_a_monitored_request_names_the_timeout():
