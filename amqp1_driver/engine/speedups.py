@@ -28,8 +28,6 @@ from amqp1_driver.policy.outcome import Outcome
 
 #: bytes; size of the output buffer at first, and from the first time that it was full
 _OUTPUT_SIZE = 131072
-#: bytes; size of proton's output buffer: if it is full, there may be more output
-_PROTON_BUFFER = 16384
 _OUTPUT_LIMIT = 1 << 20
 
 
@@ -134,7 +132,7 @@ class SpeedupDeliveries(RareCases):
         """
         out: OutputBuffer = connection.outgoing
         out.start += count
-        return out.start < out.end or out.end >= _PROTON_BUFFER
+        return out.start < out.end or out.end == out.size
 
 
 def bind() -> None:

@@ -319,7 +319,8 @@ class World:
             moved = True
             sent = bytes(data)
             self._inbox += core.receive(sent)
-            engine.output_written(len(sent))
+            if not engine.output_written(len(sent)):
+                assert not engine.output(), "the transport would not have asked for this"
         return moved
 
     # -- time --------------------------------------------------------------------

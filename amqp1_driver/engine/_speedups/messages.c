@@ -8,9 +8,6 @@
 
 #include <stdio.h>
 
-/* bytes; size of proton's output buffer: if it is full, there may be more output */
-#define BUFFER 16384
-
 static PyObject *
 misused(const char *signature)
 {
@@ -251,7 +248,8 @@ fill(PyObject *module, PyObject *const *args, Py_ssize_t count)
         }
         pn.transport_pop(transport, (size_t)size);
         end += size;
-        size = size >= BUFFER ? pn.transport_pending(transport) : 0;
+        /* taking output makes room for more: only a size of 0 says that this was all */
+        size = pn.transport_pending(transport);
     }
     return PyLong_FromSsize_t(end);
 }
