@@ -116,8 +116,7 @@ class Iteration:
         self._due = due = heap[0].when if heap else math.inf
         patience: float | None = self.linger or None
         if due != math.inf:
-            # counted from the last batch on, which was short
-            left = due - self.now
+            left = due - time.monotonic()
             if patience is None or left < patience:
                 patience = left if left > 0.0 else 0.0
         mailbox.napping = self.linger == NAP_SECONDS
