@@ -314,15 +314,16 @@ class Listener(compat.PollStyleListener):  # type: ignore[misc]
     def finish(self, incoming: Incoming, message_id: Any) -> tuple[Delivery | None, bool]:
         """End the processing of a message.
 
-        :returns: the delivery to settle, None if an earlier call has returned it; and whether no
-            other message is being processed
+        :returns: the delivery to settle, None if an earlier call has returned it; and whether
+            certainly no other message is being processed
         """
-        in_work = self._in_work
+        in_work, alone = self._in_work, False
         with self._lock:
             if type(message_id) is str and in_work.get(message_id) is incoming:
                 del in_work[message_id]
+                alone = not in_work
             delivery, incoming.delivery = incoming.delivery, None
-            return delivery, not in_work
+            return delivery, alone
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         delivery.outcome = outcome

@@ -96,6 +96,26 @@ def test_one_that_can_not_be_decoded_does_not_keep_the_others(listener, client):
     assert client.settled == [(2, Outcome.REJECTED)]
 
 
+def test_the_last_message_in_work_is_settled_alone(listener, client, monkeypatch):
+    taken, alone = [], []
+    monkeypatch.setattr(client, "settle", lambda delivery, idly, last: alone.append(last))
+    listener.hand_to(taken.extend)
+    come(listener, message(b"a"), message(b"b"))
+    for incoming in taken:
+        incoming.acknowledge()
+    assert alone == [False, True]
+
+
+def test_a_listener_that_does_not_know_what_is_in_work_settles_nothing_alone(client, monkeypatch):
+    taken, alone = [], []
+    monkeypatch.setattr(client, "settle", lambda delivery, idly, last: alone.append(last))
+    listener = Listener(lambda queue: (client, None), window=0)
+    listener.hand_to(taken.extend)
+    listener.queue.deliver(Delivery(RECEIVER, None, 1, message(b"a")))
+    taken[0].acknowledge()
+    assert alone == [False]
+
+
 def expiring(seconds):
     """Message ``a`` with an absolute-expiry-time (3.2.4), seconds since 1970."""
     stamp = (seconds * 1000).to_bytes(8, "big")
