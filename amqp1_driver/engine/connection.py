@@ -45,8 +45,8 @@ LOG = exceptions.logger(__name__)
 #: frame in each half of the time
 SHORTEST_IDLE_TIMEOUT = 0.1
 
-#: most links of a connection that discard a message that is too large, since the peer has not
-#: answered their Detach. proton keeps about 2 MiB for each of them.
+#: most links to one node that discard a message that is too large, since the peer has not answered
+#: their Detach. proton keeps about 2 MiB for each of them.
 MOST_DISCARDING = 3
 
 _SESSION_FILTER = "com.microsoft:session-filter"
@@ -254,17 +254,22 @@ class EngineConnection:
             link.close()
         self.pyngus.close(condition)
 
-    def discards(self, link: Any) -> None:
-        """End the connection if more than :data:`MOST_DISCARDING` links discard their input.
+    def limit_discarding(self, address: str | None) -> None:
+        """End the connection if more than :data:`MOST_DISCARDING` links to a node discard input.
 
-        :param link: discards its input from now on
+        Each of them but the last was detached before the next one was attached. So the peer has
+        read these Detach frames, and does not answer them.
+
+        :param address: of the node; one more link to it discards its input now
         """
-        count = sum(link.discards for link in self.all_links)
+        count = sum(
+            link.discards and link.pn_link.source.address == address for link in self.all_links
+        )
         if count > MOST_DISCARDING and self._engine is not None:
             self._engine.refuse(
                 "amqp:resource-limit-exceeded",
-                f"the peer has sent messages over {link.largest} bytes on {count} links, and does "
-                "not answer when they are detached",
+                f"the peer has sent messages that are too large on {count} links to "
+                f"{address or 'the reply address'}, and does not answer when they are detached",
             )
 
     def destroy_later(self, link: Any) -> None:

@@ -111,7 +111,7 @@ class LinkConnection(Protocol):
     links: dict[int, Any]
 
     def destroy_later(self, link: Any) -> None: ...
-    def discards(self, link: Any) -> None: ...
+    def limit_discarding(self, address: str | None) -> None: ...
 
 
 class Link:
@@ -285,7 +285,7 @@ class Link:
         self.ended = True
         self.unsettled.clear()
         handler.link_detached(MESSAGE_SIZE_EXCEEDED, text)
-        self.connection.discards(self)
+        self.connection.limit_discarding(self.pn_link.source.address)
 
     def release(self) -> None:
         """Close our end of the link; the owner gets no further callbacks.

@@ -161,13 +161,28 @@ def test_a_peer_that_answers_no_detach_loses_its_connection_at_the_fourth(world,
     (close,) = world.peer.frames(p.Close)
     assert close.performative.error.condition == "amqp:resource-limit-exceeded"
     assert (
-        "the peer has sent messages over 100000 bytes on 4 links, and does not answer when they "
-        "are detached" in caplog.text
+        "the peer has sent messages that are too large on 4 links to unicast.ex.topic, and does "
+        "not answer when they are detached" in caplog.text
     )
     world.advance(5.0)
     assert world.core is not first
     world.arrive(ANY, "after")
     assert listener.bodies == [b"after"]
+
+
+def test_links_to_several_nodes_that_are_overrun_at_once_cost_only_themselves(world):
+    """Else whoever may send to four queues of a server could end its connection."""
+    world.listen()
+    world.listen("other")
+    world.peer.override(None).expect_detach().call(lambda event: None)  # it will be slow
+    links = [link for link in world.peer.links if link.credit and "topic" in (link.address or "")]
+    links += [link for link in world.peer.links if link.credit and "other" in (link.address or "")]
+    assert len({link.address for link in links}) == 6
+    for link in links:
+        begin(world, link)
+        go_on(world, link, 200_000)
+    assert detaches(world) == [(EXCEEDED, True)] * 6
+    assert world.peer.frames(p.Close) == []
 
 
 def test_the_link_is_attached_again_and_all_else_goes_on_meanwhile(world):
