@@ -104,18 +104,23 @@ class _Raw:
         return delivery
 
 
+def plain_client(node: RabbitMQ) -> BlockingConnection:
+    """Connect with proton's own client."""
+    return BlockingConnection(
+        f"127.0.0.1:{node.port}",
+        timeout=WAIT,
+        user="guest",
+        password="guest",
+        sasl_enabled=True,
+        allowed_mechs="PLAIN",
+    )
+
+
 class Management:
     """Asks the node's management over AMQP. A context manager."""
 
     def __init__(self, node: RabbitMQ) -> None:
-        self.connection = BlockingConnection(
-            f"127.0.0.1:{node.port}",
-            timeout=WAIT,
-            user="guest",
-            password="guest",
-            sasl_enabled=True,
-            allowed_mechs="PLAIN",
-        )
+        self.connection = plain_client(node)
         self._receiver = self.connection.create_receiver(
             "/management", name="management", credit=100, options=_Paired()
         )

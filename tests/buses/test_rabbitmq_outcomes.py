@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from proton import Delivery, Message, ProtonException
-from proton.utils import BlockingConnection, LinkDetached
+from proton.utils import LinkDetached
 
-from tests.buses.rabbit import WAIT, Management, Node, quoted
+from tests.buses.rabbit import WAIT, Management, Node, plain_client, quoted
 from tests.buses.raw import Raw
 
 pytestmark = pytest.mark.rabbitmq
@@ -59,14 +59,7 @@ class Reader:
     def __init__(self, node: Node, queue: str, pool: ThreadPoolExecutor) -> None:
         self.first = threading.Event()
         self._read: set[int] = set()
-        self._connection = BlockingConnection(
-            f"127.0.0.1:{node.port}",
-            timeout=WAIT,
-            user="guest",
-            password="guest",
-            sasl_enabled=True,
-            allowed_mechs="PLAIN",
-        )
+        self._connection = plain_client(node)
         self._receiver = self._connection.create_receiver(f"/queues/{quoted(queue)}", credit=10)
         self._ended = pool.submit(self._run)
 
