@@ -38,70 +38,16 @@ folder() {
 
 # --- install ----------------------------------------------------------------
 
-# apt with lists, cache and status of its own, below $DIR/apt
-private_apt() {
-    local tool=$1; shift
-    "$tool" -q \
-        -o Dir::Etc::SourceList="$APT/sources.list" -o Dir::Etc::SourceParts=/nonexistent \
-        -o Dir::Etc::Preferences=/nonexistent -o Dir::Etc::PreferencesParts=/nonexistent \
-        -o Dir::State="$APT/state" -o Dir::Cache="$APT/cache" -o Dir::State::status="$APT/status" \
-        -o APT::Sandbox::User="$(id -un)" -o APT::Update::Post-Invoke-Success::=/bin/true \
-        -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
-}
-
-find_mirror() {
-    local mirror=${AMQP1_DEBIAN_MIRROR:-}
-    # shellcheck disable=SC2016 # apt's own variable
-    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
-        grep -m1 -E '/debian/*$') || true
-    [ -n "$mirror" ] || die "apt of this machine knows no Debian mirror; set AMQP1_DEBIAN_MIRROR to one"
-    printf '%s\n' "$mirror"
-}
-
-# Names of the packages that Erlang and RabbitMQ need: the closure over erlang-*
-# and the shared libraries. What the maintainer scripts would need (adduser,
-# logrotate, perl, ...) stays out, since no such script is run.
-package_closure() {
-    local todo=(rabbitmq-server erlang-base erlang-eunit patchelf libgcc-s1) found=() name
-    declare -A seen=()
-    while [ ${#todo[@]} -gt 0 ]; do
-        found=()
-        for name in "${todo[@]}"; do seen[$name]=1; done
-        while read -r name; do
-            [ -n "${seen[$name]:-}" ] || { found+=("$name"); seen[$name]=1; }
-        done < <(private_apt apt-cache depends --no-recommends --no-suggests --no-conflicts \
-                     --no-breaks --no-replaces --no-enhances "${todo[@]}" 2>/dev/null |
-                 sed -n 's/^ *|\{0,1\}\(Pre\)\{0,1\}-\{0,1\}Depends: //p' |
-                 grep -E '^(erlang-|lib|zlib1g)' | grep -vE ':(any|[a-z0-9]+)$' |
-                 grep -vE -- '-(dev|data|doc|x11|wx|nox)$|^lib(pam|perl|python|sys-hostname)' | sort -u)
-        todo=(${found[@]+"${found[@]}"})
-    done
-    printf '%s\n' "${!seen[@]}" | sort
-}
-
-# Points every Erlang executable at the unpacked C library, so that it does not
-# matter which one the host has.
-patch_binaries() {
-    local root=$1 libs=$2 loader=$3 file
-    local patchelf=("$loader" --library-path "$libs" "$root/usr/bin/patchelf")
-    while IFS= read -r file; do
-        head -c4 "$file" | grep -q ELF || continue
-        "${patchelf[@]}" --print-interpreter "$file" >/dev/null 2>&1 || continue
-        "${patchelf[@]}" --set-interpreter "$loader" --force-rpath --set-rpath "$libs" "$file"
-    done < <(find "$root"/usr/lib/erlang/erts-*/bin "$root"/usr/lib/erlang/bin \
-                  "$root"/usr/lib/erlang/lib/*/priv -type f -perm /111 2>/dev/null)
-}
+# shellcheck source=tools/debian.sh
+. "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 unpack() {
-    local dir=$1 root=$1/root deb libs loader erlang
-    rm -rf "$root"; mkdir -p "$root"
-    for deb in "$APT"/debs/*.deb; do dpkg-deb -x "$deb" "$root"; done
-    rm -rf "$root"/usr/share/{doc,man,lintian,locale} "$root"/usr/lib/*/gconv
-    # The loader keeps its place in /lib64 or /lib, a link into usr/lib on these suites.
-    loader=$(find "$root" -name 'ld-linux-*.so.*' ! -type l | head -n1)
-    [ -n "$loader" ] || die "no dynamic loader among the unpacked packages"
-    libs=$(dirname "$loader")
-    patch_binaries "$root" "$libs" "$loader"
+    local dir=$1 root=$1/root erlang files
+    shift
+    debian_unpack "$dir" "$@"
+    mapfile -t files < <(find "$root"/usr/lib/erlang/erts-*/bin "$root"/usr/lib/erlang/bin \
+        "$root"/usr/lib/erlang/lib/*/priv -type f -perm /111 2>/dev/null)
+    debian_patch "${files[@]}"
     erlang=$root/usr/lib/erlang
     # Erlang's start scripts have the root folder written into them.
     sed -i "s#ROOTDIR=/usr/lib/erlang\$#ROOTDIR=$erlang#" \
@@ -119,27 +65,16 @@ ENV
 }
 
 cmd_install() {
-    local suite=${1:?suite} dir=${2:-$CACHE/$1} keyring=/usr/share/keyrings/debian-archive-keyring
-    local tool mirror packages=() since=$SECONDS
+    local suite=${1:?suite} dir=${2:-$CACHE/$1} packages=() since=$SECONDS
     case $suite in trixie | sid) ;; *) die "unknown suite $suite (trixie or sid)" ;; esac
-    for tool in apt-get apt-cache dpkg-deb flock; do
-        command -v "$tool" >/dev/null || die "$tool is not there: this installs Debian packages"
-    done
+    command -v flock >/dev/null || die "flock is not there (package util-linux)"
     mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
     exec 9> "$dir/.lock"; flock 9
     if [ -f "$dir/env.sh" ]; then cmd_version "$dir"; return; fi
-    [ -f "$keyring.gpg" ] && keyring=$keyring.gpg || keyring=$keyring.pgp
-    [ -f "$keyring" ] || die "Debian's archive keys are not there (package debian-archive-keyring)"
-    mirror=$(find_mirror)
-    APT=$dir/apt; rm -rf "$APT"; mkdir -p "$APT"/{state/lists/partial,cache/archives/partial,debs}
-    : > "$APT/status"
-    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" > "$APT/sources.list"
-    private_apt apt-get update > "$APT/log" 2>&1 || { cat "$APT/log" >&2; die "apt-get update failed"; }
-    mapfile -t packages < <(package_closure)
-    (cd "$APT/debs" && private_apt apt-get download "${packages[@]}") > "$APT/log" 2>&1 ||
-        { tail -n 20 "$APT/log" >&2; die "download failed"; }
-    unpack "$dir"
-    rm -rf "$APT"
+    debian_sources "$suite" "$dir"
+    mapfile -t packages < <(debian_closure '^(erlang-|lib|zlib1g)' \
+        rabbitmq-server erlang-base erlang-eunit patchelf libgcc-s1)
+    unpack "$dir" "${packages[@]}"
     printf 'RabbitMQ %s in %s (%s s, %s)\n' "$(cmd_version "$dir")" "$dir" "$((SECONDS - since))" \
         "$(du -sh "$dir" | cut -f1)"
 }
