@@ -180,7 +180,8 @@ _inputs_hash() {
     # pip's own configuration is left out on purpose: a mirror changes nothing.
     { "$PYTHON" -c 'import sys; print(sys.executable, sys.version)'
       printf '%s\n' "$TOP" "$1"
-      cat "$TOP"/setup.cfg "$TOP"/setup.py "$TOP"/requirements.txt "$TOP"/amqp1_driver/engine/_speedups/*
+      cat "$TOP"/setup.cfg "$TOP"/setup.py "$TOP"/requirements.txt "$TOP"/amqp1_driver/engine/_speedups/* \
+          "$TOP"/amqp1_driver/codec/_plain.c
       [ "$1" != test ] || cat "$TOP"/test-requirements.txt "$TOP"/doc/requirements.txt
       sed -n '/^\[build-system\]/,/^$/p' "$TOP/pyproject.toml"
     } | sha256sum | cut -c1-64

@@ -10,15 +10,13 @@ for monitored calls, ``call_monitor_timeout`` (seconds). A reply is an object wi
 Pure functions. They raise DecodeError for every mistake of a peer.
 """
 
-import json
 import zlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from oslo_serialization import jsonutils
-
 from amqp1_driver import compat
+from amqp1_driver.codec.json_text import dumps, loads
 from amqp1_driver.exceptions import DecodeError
 
 #: Longest ``call_monitor_timeout`` in seconds. The server sends heartbeats at intervals of at most
@@ -31,16 +29,8 @@ MAX_DECOMPRESSED = 64 * 1024 * 1024
 #: ``sys.exc_info()`` of the exception that the server's method raised.
 Failure = tuple[type[BaseException], BaseException, TracebackType | None]
 
-_ENVELOPE_KEY = "oslo.message"
-_ENVELOPE_BEGIN = (
-    f'{{"request":{{"oslo.version":"{compat.ENVELOPE_VERSION}","oslo.message":"'
-).encode()
-_ENVELOPE_END = b'"},"context":'
+_VERSION_KEY, _ENVELOPE_KEY = "oslo.version", "oslo.message"
 _GZIP_WINDOW = 31  # zlib: the largest window, and a gzip header
-
-# One encoder for all messages; jsonutils.dumps would make one anew for each message.
-_encode = json.JSONEncoder(default=jsonutils.to_primitive, separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
 
 
 class Request(NamedTuple):
@@ -71,11 +61,14 @@ def dump_request(
         if type(message) is not dict:
             message = _object("message", message)
         if envelope:
-            return _dump_envelope(message, ctxt)
+            message = {
+                _VERSION_KEY: compat.ENVELOPE_VERSION,
+                _ENVELOPE_KEY: dumps(message).decode(),
+            }
         data = {"request": message, "context": ctxt}
         if call_monitor_timeout is not None:
             data["call_monitor_timeout"] = call_monitor_timeout
-        return _encode(data).encode()
+        return dumps(data)
     except _NoObject:
         raise
     except Exception as e:  # classes of the application may raise anything
@@ -93,27 +86,17 @@ def _object(name: str, value: Any) -> dict[str, Any]:
     """
     if isinstance(value, dict):
         return value
-    primitive = _decode(_encode(value))
+    primitive = loads(dumps(value))
     if not isinstance(primitive, dict):
         raise _NoObject(f"a {name} of type {type(value).__name__} is no JSON object")
     return primitive
-
-
-def _dump_envelope(message: Any, ctxt: Any) -> bytes:
-    """Return the same bytes as ``_encode`` of oslo.messaging's envelope, in less time.
-
-    The message is encoded already, as ASCII: only backslashes and quotes are left to escape.
-    Replacing one character is several times as fast in ``bytes`` as in ``str``.
-    """
-    text = _encode(message).encode().replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-    return b"".join((_ENVELOPE_BEGIN, text, _ENVELOPE_END, _encode(ctxt).encode(), b"}"))
 
 
 def _load(body: Any) -> dict[str, Any]:
     if type(body) is not bytes and type(body) is not memoryview:
         raise DecodeError(f"body is {type(body).__name__}, not text")
     try:
-        data = _decode(str(body, "utf-8"))
+        data = loads(body)
     except (ValueError, RecursionError) as e:
         raise DecodeError(f"body is not JSON: {e}") from e
     if type(data) is not dict:
@@ -132,7 +115,7 @@ def load_request(body: Any) -> Request:
     message = data["request"]
     if type(message) is dict and _ENVELOPE_KEY in message:
         try:
-            message = compat.deserialize_msg(message)
+            message = _open_envelope(message)
         except Exception as e:  # oslo.messaging may raise anything for a strange envelope
             raise DecodeError(f"bad envelope: {e}") from e
     # oslo.messaging would fail on any other type before it acknowledges the message
@@ -149,6 +132,17 @@ def load_request(body: Any) -> Request:
             raise DecodeError("call_monitor_timeout is not a number")
         timeout = min(timeout, MAX_MONITOR_TIMEOUT)
     return Request(message, ctxt, timeout)
+
+
+def _open_envelope(envelope: dict[str, Any]) -> Any:
+    """Return the message in an envelope.
+
+    :raises Exception: of any kind: the envelope is malformed, or of another version
+    """
+    text = envelope[_ENVELOPE_KEY]
+    if envelope.get(_VERSION_KEY) == compat.ENVELOPE_VERSION and type(text) is str:
+        return loads(text)
+    return compat.deserialize_msg(envelope)
 
 
 def load_notification(body: Any) -> Request:
@@ -173,8 +167,8 @@ def dump_reply(reply: Any, failure: Failure | None) -> bytes:
     :raises TypeError: JSON cannot carry the value.
     """
     if failure is None:
-        return _encode({"response": reply}).encode()
-    return _encode({"failure": compat.serialize_remote_exception(failure)}).encode()
+        return dumps({"response": reply})
+    return dumps({"failure": compat.serialize_remote_exception(failure)})
 
 
 def load_reply(body: Any, allowed_exmods: Sequence[str]) -> Any:
