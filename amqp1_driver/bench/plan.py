@@ -93,6 +93,7 @@ class Scenario:
     :param seconds: duration; 0: the clients stop when they have sent ``count`` messages
     :param count: messages of all clients together; 0: the clients stop after ``seconds``
     :param rate: messages per second of all clients together; 0: as fast as possible
+    :param payload: kind of the payload, a key of ``workers.payload.SIZES``
     """
 
     operation: str
@@ -104,11 +105,14 @@ class Scenario:
     seconds: float = 5.0
     count: int = 0
     rate: float = 0.0
+    payload: str = "bytes"
 
     @property
     def title(self) -> str:
         """Return a description of the scenario, for tables and progress."""
-        parts = [f"{self.operation}, {plural(self.threads, 'thread')}, {size_text(self.size)}"]
+        parts = [f"{self.operation}, {plural(self.threads, 'thread')}"]
+        kind = "" if self.payload == "bytes" else f"{self.payload} "
+        parts.append(f"{kind}{size_text(self.size)}")
         if self.reply is not None and self.operation == "call":
             parts.append(f"replies of {size_text(self.reply)}")
         if self.clients > 1:

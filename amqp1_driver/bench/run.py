@@ -109,6 +109,7 @@ class _Run:
             "topic": name,
             "exchange": f"{name}-x",
             "size": scenario.size,
+            "payload": scenario.payload,
             "reply": scenario.reply,
             "executor": place.executor,
             "timeout": limits.timeout,

@@ -17,10 +17,10 @@ from typing import Any
 
 from amqp1_driver.bench import plan
 from amqp1_driver.bench.plan import Scenario
+from amqp1_driver.bench.workers.payload import LEAST, SIZES
 from amqp1_driver.cli.measuring import (
     COMPARED,
     OUTPUT,
-    SIZES,
     STRICT,
     Options,
     add_command,
@@ -35,6 +35,7 @@ from amqp1_driver.cli.measuring import (
 from amqp1_driver.cli.reach import nobody_at
 
 _VENVS = ("removed", "rabbit")
+_DEFAULT_SIZES = ", ".join(f"{kind} {plan.size_text(size)}" for kind, size in SIZES.items())
 
 DESCRIPTION = """\
 Sends messages through oslo.messaging drivers as fast as possible, or at a rate, and reports their
@@ -79,6 +80,7 @@ examples:
       --compare removed=amqp:@DIR ours=amqp:                    against the removed driver
   amqp1 bench --bus rabbitmq-4.3 --op call notify --compare rabbit=rabbit:@DIR2 ours=amqp:
   amqp1 bench --op call --threads 64 --compare floor: ours=amqp: tcp:
+  amqp1 bench --payload nova --size 12K,77K                     bodies like those of Nova
   amqp1 bench --rate 500 --threads 16 --seconds 10 --json result.json --plot result.png
   amqp1 bench --threads 1,64 --seconds 10 --profile DIR         where the time goes
 
@@ -117,7 +119,18 @@ _WORK: Options = {
         [8],
         "sending threads of each client; several values: a scenario for each",
     ),
-    **SIZES,
+    "--payload": (
+        tuple(SIZES),
+        "bytes",
+        "what messages carry: a text; or contexts and objects like those of a service, the same "
+        "ones in each run",
+    ),
+    "--size B,...": (
+        several(checked(plan.size)),
+        None,
+        "size of the payload in bytes, as 16K,1M, of nova, neutron and cinder with the context; "
+        f"several values: a scenario for each (default: {_DEFAULT_SIZES})",
+    ),
     "--reply-size B": (
         checked(plan.size),
         None,
@@ -188,7 +201,13 @@ def _make_venv(kind: str, folder: str) -> int:
 
 
 def scenarios(args: argparse.Namespace) -> list[Scenario]:
-    """Return all combinations of operations, threads and sizes."""
+    """Return all combinations of operations, threads and sizes.
+
+    :raises ValueError: a size is too small for the payload
+    """
+    sizes = args.size or [SIZES[args.payload]]
+    if args.payload != "bytes" and min(sizes) < LEAST:
+        raise ValueError(f"--payload {args.payload}: --size {min(sizes)} is less than {LEAST}")
     duration = args.seconds or (0.0 if args.count else 5.0)
     return [
         Scenario(
@@ -201,8 +220,9 @@ def scenarios(args: argparse.Namespace) -> list[Scenario]:
             duration,
             args.count,
             args.rate,
+            args.payload,
         )
-        for operation, threads, size in itertools.product(args.op, args.threads, args.size)
+        for operation, threads, size in itertools.product(args.op, args.threads, sizes)
     ]
 
 
@@ -216,6 +236,7 @@ def _bench(args: argparse.Namespace) -> int:
     _check_output(args)
     given = args.compare or [plan.entry("amqp:")]
     entries = plan.with_options(plan.unique(given), args.option)
+    work = scenarios(args)
     for entry in entries:
         if entry.needs_bus and entry.url.startswith("rabbit:") and args.bus not in plan.RABBITMQ:
             raise ValueError(
@@ -232,7 +253,7 @@ def _bench(args: argparse.Namespace) -> int:
             bus = stack.enter_context(buses.started(args.bus or "router"))
         place = Place(bus.address if bus else "", args.bus_pid, args.executor)
         name = bus.name if bus else None
-        load = entries, scenarios(args), args.rounds, place, limits
+        load = entries, work, args.rounds, place, limits
         session: Session | Profile
         if args.profile:
             session = Profile(*load, Path(args.profile), not args.no_perf, name)

@@ -15,6 +15,7 @@ from typing import Any
 from . import quiet
 from .ledger import Ledger
 from .load import Load, drive
+from .payload import payload
 from .worker import Worker
 
 quiet.before_import()
@@ -93,12 +94,12 @@ class Endpoint:
         self._ledger = ledger
         self._reply = reply
 
-    def echo(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: str) -> str:
+    def echo(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: Any) -> Any:
         """Count a call; return its payload ``p``, or the reply of the size that was ordered."""
         self._ledger.note(i, n, t, time.monotonic_ns())
         return p if self._reply is None else self._reply
 
-    def take(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: str) -> None:
+    def take(self, ctxt: dict[str, Any], i: int, n: int, t: int, p: Any) -> None:
         """Count a cast, or a fanout cast."""
         self._ledger.note(i, n, t, time.monotonic_ns())
 
@@ -142,7 +143,8 @@ class Client(Peer):
 
     def open(self) -> None:
         """Make the RPC client or the notifier; neither connects yet."""
-        self._payload = "x" * self.order["size"]
+        kind = self.order.get("payload", "bytes")
+        self._ctxt, self._payload = payload(kind, self.order["size"])
         target = oslo_messaging.Target(topic=self.order["topic"])
         if self.operation == "notify":
             self._refused = _Refused()
@@ -167,15 +169,16 @@ class Client(Peer):
         self.transport.cleanup()
 
     def _call(self, sender: int, number: int, at: int) -> None:
-        self._client.call({}, "echo", i=sender, n=number, t=at, p=self._payload)
+        self._client.call(self._ctxt, "echo", i=sender, n=number, t=at, p=self._payload)
 
     def _cast(self, sender: int, number: int, at: int) -> None:
-        self._client.cast({}, "take", i=sender, n=number, t=at, p=self._payload)
+        self._client.cast(self._ctxt, "take", i=sender, n=number, t=at, p=self._payload)
 
     _fanout = _cast
 
     def _notify(self, sender: int, number: int, at: int) -> None:
-        self._notifier.info({}, "bench", {"i": sender, "n": number, "t": at, "p": self._payload})
+        info = {"i": sender, "n": number, "t": at, "p": self._payload}
+        self._notifier.info(self._ctxt, "bench", info)
         self._refused.check()
 
 

@@ -18,6 +18,7 @@ import proton.reactor
 
 from .ledger import FAILED, OK
 from .load import Load, Record, outcome
+from .payload import payload
 from .worker import Worker
 
 
@@ -97,7 +98,8 @@ class _Window(Record, proton.handlers.MessagingHandler):  # type: ignore[misc]
         self._order = order
         self._calls = order["operation"] == "call"
         self._load = load
-        self._payload = "x" * order["size"]
+        ctxt, value = payload(order.get("payload", "bytes"), order["size"])
+        self._payload = [ctxt, value] if ctxt else value
         self._until = load.at + int(load.seconds * 1e9) if load.seconds else 1 << 63
         self._count = load.count or 1 << 63
         self._sent: dict[int, int] = {}
