@@ -31,6 +31,8 @@ Failure = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _VERSION_KEY, _ENVELOPE_KEY = "oslo.version", "oslo.message"
 _GZIP_WINDOW = 31  # zlib: the largest window, and a gzip header
+# Higher levels take up to three times as long for bodies of services, which shrink little further.
+_GZIP_LEVEL = 3
 
 
 class Request(NamedTuple):
@@ -199,7 +201,7 @@ def compress(body: bytes, threshold: int) -> tuple[bytes, bool]:
     """
     if len(body) < threshold:
         return body, False
-    packed = zlib.compress(body, wbits=_GZIP_WINDOW)
+    packed = zlib.compress(body, _GZIP_LEVEL, wbits=_GZIP_WINDOW)
     return (packed, True) if len(packed) < len(body) else (body, False)
 
 

@@ -160,6 +160,20 @@ def test_scenarios_are_all_combinations() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kind", "sizes"),
+    [
+        ([], "bytes", [100]),
+        (["--payload", "nova"], "nova", [12288]),
+        (["--payload", "cinder"], "cinder", [6144]),
+        (["--payload", "neutron", "--size", "2K,77K"], "neutron", [2048, 78848]),
+    ],
+)
+def test_each_payload_has_a_default_size(arguments: list[str], kind: str, sizes: list[int]) -> None:
+    scenarios = bench.scenarios(cli.parser(["bench"]).parse_args(["bench", *arguments]))
+    assert [(each.payload, each.size) for each in scenarios] == [(kind, size) for size in sizes]
+
+
 def test_with_a_count_there_is_no_end_by_time() -> None:
     args = cli.parser(["bench"]).parse_args(["bench", "--count", "7"])
     (scenario,) = bench.scenarios(args)
@@ -177,6 +191,7 @@ def test_with_a_count_there_is_no_end_by_time() -> None:
         ["--compare", "nonsense"],
         ["--compare", "amqp:@/nowhere/at/all"],
         ["--bus", "mail"],
+        ["--payload", "glance"],
     ],
 )
 def test_wrong_arguments_end_with_status_2(
@@ -193,6 +208,10 @@ def test_wrong_arguments_end_with_status_2(
     [
         (["--option", "nobody:a.b=1"], "no driver is called 'nobody'"),
         (["--make-venv", "newer", "x"], "removed or rabbit"),
+        (
+            ["--payload", "nova", "--size", "12K,1K"],
+            "--payload nova: --size 1024 is less than 2048",
+        ),
         (
             ["--compare", "amqp:", "r=rabbit:"],
             "r: the embedded bus has no AMQP 0.9.1; --bus rabbit",

@@ -196,6 +196,7 @@ def test_wrong_options(text: str, words: str) -> None:
 
 def test_titles() -> None:
     assert Scenario("call", 1).title == "call, 1 thread, 100 B"
+    assert Scenario("cast", 1, size=12288, payload="nova").title == "cast, 1 thread, nova 12 KiB"
     assert (
         Scenario("call", 8, clients=2, servers=3, size=16384, reply=1, rate=50).title
         == "call, 8 threads, 16 KiB, replies of 1 B, 2 clients, 3 servers, 50/s"
