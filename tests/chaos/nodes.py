@@ -58,6 +58,9 @@ class Node(ABC):
         """Let the user in with the right or with another password only."""
         raise NotImplementedError
 
+    def add_virtual_host(self, name: str) -> None:
+        """Make a virtual host, on a bus whose virtual hosts have to be made."""
+
 
 class Embedded(Node):
     """The embedded bus, in a process of its own."""
@@ -129,6 +132,10 @@ class Rabbit(Node):
 
     def change_password(self, right: bool) -> None:
         self._node.ctl("change_password", USER, PASSWORD if right else OTHER)
+
+    def add_virtual_host(self, name: str) -> None:
+        self._node.ctl("add_vhost", name)
+        self._node.ctl("set_permissions", "-p", name, USER, ".*", ".*", ".*")
 
 
 #: delete all queues that are not exclusive, and count the messages that go with them: those under

@@ -33,17 +33,25 @@ def python_for(suite: suites.Suite) -> pathlib.Path:
 
     The driver itself is not in it: see install_driver.
     """
-    requirements = (*suite.requirements, *_driver_requirements())
+    return environment("functional", f"oslo.messaging-{suite.line}", suite.requirements)
+
+
+def environment(kind: str, name: str, requirements: tuple[str, ...]) -> pathlib.Path:
+    """The interpreter of an environment with these requirements and those of the driver.
+
+    :param kind: folder of the cache that it is kept in
+    """
+    requirements = (*requirements, *_driver_requirements())
     key = hashlib.sha256(
         "\n".join((sys.version, sysconfig.get_platform(), *requirements)).encode()
     ).hexdigest()[:12]
-    folder = cache_folder() / "functional" / f"oslo.messaging-{suite.line}-{key}"
+    folder = cache_folder() / kind / f"{name}-{key}"
     folder.mkdir(parents=True, exist_ok=True)
     python, stamp = folder / "venv" / "bin" / "python", folder / "complete"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
-            print(f"making the environment for oslo.messaging {suite.line}", flush=True)
+            print(f"making the environment for {name}", flush=True)
             shutil.rmtree(folder / "venv", ignore_errors=True)
             _run(sys.executable, "-m", "venv", str(folder / "venv"))
             _shell('venv_install "$@"', str(python), *requirements)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud of real OpenStack services on one machine, and a scenario through its public APIs."""

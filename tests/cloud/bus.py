@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The message bus of a cloud: one that is started for it, or one that runs already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+from tests.chaos import nodes
+from tests.functional.buses import JAVA, RABBITMQ
+
+#: what a cell's RPCs and notifications go through
+CELL = "nova_cell1"
+
+NAMES = ("router", "broker", *RABBITMQ, *JAVA)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the bus uses.
+
+    :param cpu: seconds, user and system
+    :param memory: bytes of resident memory
+    """
+
+    cpu: float
+    memory: int
+    connections: int
+
+
+class Bus:
+    """One bus node.
+
+    :param name: one of NAMES, or the transport URL of a bus that runs
+    :param driver: scheme of the transport URLs: "amqp" or "rabbit"
+    :raises ValueError: there is no such bus
+    """
+
+    def __init__(self, name: str, driver: str, folder: Path) -> None:
+        self.name = name
+        self._node: nodes.Node | None = None
+        if "://" in name:
+            self.url = name.rstrip("/")
+            self._port = urlsplit(name).port or 5672
+        elif name in NAMES:
+            self._node = nodes.make(name, folder)
+            self._port = self._node.port
+            self.url = f"{driver}://{nodes.USER}:{nodes.PASSWORD}@127.0.0.1:{self._port}"
+        else:
+            raise ValueError(f"there is no bus {name!r}: {', '.join(NAMES)}, or a URL")
+
+    @property
+    def ours(self) -> bool:
+        """Return whether it can be restarted."""
+        return self._node is not None
+
+    @property
+    def cell_url(self) -> str:
+        """Return the transport URL of the cell's virtual host."""
+        return f"{self.url}/{CELL}"
+
+    def start(self) -> None:
+        """Start it; return when it listens."""
+        if self._node is not None:
+            self._node.start()
+
+    def add_cell(self) -> None:
+        """Make the cell's virtual host, where that has to be made."""
+        if self._node is not None:
+            self._node.add_virtual_host(CELL)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._node is not None:
+            self._node.kill()
+
+    def wipe(self) -> None:
+        """End it and forget what it stored."""
+        if self._node is not None:
+            self._node.wipe()
+
+    def figures(self) -> Figures | None:
+        """Return what it uses; None for a bus that is not on this machine."""
+        sockets = psutil.net_connections("tcp")
+        listening = (
+            s.pid for s in sockets if s.status == psutil.CONN_LISTEN and s.laddr.port == self._port
+        )
+        owner = next(listening, None)
+        if owner is None:
+            return None
+        process = psutil.Process(owner)
+        times = process.cpu_times()
+        found = sum(
+            s.status == psutil.CONN_ESTABLISHED and s.laddr.port == self._port for s in sockets
+        )
+        return Figures(times.user + times.system, process.memory_info().rss, found)
