@@ -58,9 +58,6 @@ class Node(ABC):
         """Let the user in with the right or with another password only."""
         raise NotImplementedError
 
-    def add_virtual_host(self, name: str) -> None:
-        """Make a virtual host, on a bus whose virtual hosts have to be made."""
-
 
 class Embedded(Node):
     """The embedded bus, in a process of its own."""
@@ -134,6 +131,7 @@ class Rabbit(Node):
         self._node.ctl("change_password", USER, PASSWORD if right else OTHER)
 
     def add_virtual_host(self, name: str) -> None:
+        """Make a virtual host that its user may use."""
         self._node.ctl("add_vhost", name)
         self._node.ctl("set_permissions", "-p", name, USER, ".*", ".*", ".*")
 

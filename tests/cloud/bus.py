@@ -68,8 +68,8 @@ class Bus:
             self._node.start()
 
     def add_cell(self) -> None:
-        """Make the cell's virtual host, where that has to be made."""
-        if self._node is not None:
+        """Make the cell's virtual host on RabbitMQ, the one bus on which they have to be made."""
+        if isinstance(self._node, nodes.Rabbit):
             self._node.add_virtual_host(CELL)
 
     def kill(self) -> None:
