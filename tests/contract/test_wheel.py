@@ -91,6 +91,8 @@ def test_all_modules_and_what_they_read(wheel: zipfile.ZipFile) -> None:
     modules = {name for name in known() if re.fullmatch(r"amqp1_driver/.*\.py", name)}
     assert {name for name in held if name.endswith(".py")} == modules
     assert {name for name in held if not name.endswith((".py", ".so"))} == {
+        "amqp1_driver/codec/_plain.c",
+        "amqp1_driver/codec/_plain.pyi",
         "amqp1_driver/engine/_speedups.pyi",
         "amqp1_driver/engine/_speedups/events.c",
         "amqp1_driver/engine/_speedups/messages.c",
