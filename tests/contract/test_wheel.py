@@ -105,9 +105,10 @@ def test_all_modules_and_what_they_read(wheel: zipfile.ZipFile) -> None:
     }
 
 
-def test_the_module_in_c(wheel: zipfile.ZipFile) -> None:
-    (module,) = (name for name in wheel.namelist() if name.endswith(".so"))
-    assert module.startswith("amqp1_driver/engine/_speedups.cpython-")
+def test_the_modules_in_c(wheel: zipfile.ZipFile) -> None:
+    body, deliveries = sorted(name for name in wheel.namelist() if name.endswith(".so"))
+    assert body.startswith("amqp1_driver/codec/_plain.cpython-")
+    assert deliveries.startswith("amqp1_driver/engine/_speedups.cpython-")
 
 
 def test_the_entry_points(wheel: zipfile.ZipFile) -> None:
@@ -127,6 +128,7 @@ def test_the_page_for_operators_has_a_row_for_each_part_beside_the_driver() -> N
     assert rows == [
         "",
         "engine/_speedups.*.so",
+        "codec/_plain.*.so",
         "cli/",
         "bus/",
         "testing/",
