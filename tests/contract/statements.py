@@ -13,7 +13,7 @@ LOADING: Table = {
     "the wheel holds what its page says": (
         "test_one_package_and_no_tests",
         "test_all_modules_and_what_they_read",
-        "test_the_module_in_c",
+        "test_the_modules_in_c",
         "test_the_entry_points",
         "test_the_page_for_operators_has_a_row_for_each_part_beside_the_driver",
     ),
