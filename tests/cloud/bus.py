@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,12 +32,21 @@ class Figures:
     connections: int
 
 
+def checked(name: str) -> str:
+    """Return the name.
+
+    :raises ArgumentTypeError: it is neither one of NAMES nor a URL
+    """
+    if name not in NAMES and "://" not in name:
+        raise ArgumentTypeError(f"there is no bus {name!r}: {', '.join(NAMES)}, or a URL")
+    return name
+
+
 class Bus:
     """One bus node.
 
-    :param name: one of NAMES, or the transport URL of a bus that runs
-    :param driver: scheme of the transport URLs: "amqp" or "rabbit"
-    :raises ValueError: there is no such bus
+    :param name: as :func:`checked` returns it; the URL is that of a bus that runs
+    :param driver: scheme of the transport URLs of other buses: "amqp" or "rabbit"
     """
 
     def __init__(self, name: str, driver: str, folder: Path) -> None:
@@ -45,12 +55,10 @@ class Bus:
         if "://" in name:
             self.url = name.rstrip("/")
             self._port = urlsplit(name).port or 5672
-        elif name in NAMES:
+        else:
             self._node = nodes.make(name, folder)
             self._port = self._node.port
             self.url = f"{driver}://{nodes.USER}:{nodes.PASSWORD}@127.0.0.1:{self._port}"
-        else:
-            raise ValueError(f"there is no bus {name!r}: {', '.join(NAMES)}, or a URL")
 
     @property
     def ours(self) -> bool:

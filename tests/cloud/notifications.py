@@ -30,6 +30,7 @@ class Listener:
     def __init__(self, urls: list[str]) -> None:
         self._lock = threading.Lock()
         self._received: Counter[str] = Counter()
+        self._started: list[Any] = []
         targets = [oslo_messaging.Target(exchange=e, topic=t) for e, t in TOPICS]
         self._transports = [
             oslo_messaging.get_notification_transport(_configuration(), url) for url in urls
@@ -45,6 +46,7 @@ class Listener:
         """Return when all servers listen."""
         for server in self._servers:
             server.start()
+            self._started.append(server)
 
     def add(self, identity: str) -> None:
         """Count one."""
@@ -58,7 +60,8 @@ class Listener:
 
     def close(self) -> None:
         """Stop the servers and close their transports."""
-        for server in self._servers:
+        # stop() of a server that was never started would wait for its start
+        for server in self._started:
             server.stop()
             server.wait()
         for transport in self._transports:

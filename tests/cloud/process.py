@@ -150,7 +150,6 @@ class Process:
         """Ask it to end; do not wait."""
         if self.running():
             assert self._process is not None
-            self._before = self.figures().cpu
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -46,6 +46,8 @@ class Report:
     #: requests that ran more than once
     twice: list[str] = dataclasses.field(default_factory=list)
     complaints: list[Complaint] = dataclasses.field(default_factory=list)
+    #: requests that messaging failed; a step that they break fails, too
+    failures: list[str] = dataclasses.field(default_factory=list)
     #: what the logs have of the time in which the bus was away: no fault by itself
     interruption: list[Complaint] = dataclasses.field(default_factory=list)
     #: services that had to be killed
@@ -155,6 +157,7 @@ def summary(report: Report) -> list[str]:
         lines += [f"  {_complaint(c)}"[:200] for c in report.interruption if c.level == "ERROR"]
         warnings = sum(c.count for c in report.interruption if c.level == "WARNING")
         lines += [f"  {warnings} warnings of messaging that are repeated"]
+    lines += [f"request failed: {line}" for line in report.failures]
     faults = report.faults()
     lines += [f"FAULT {line}" for line in faults]
     return [*lines, f"{len(faults)} faults" if faults else "no fault"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
 import logging
@@ -17,9 +18,10 @@ import time
 import warnings
 from collections.abc import Iterator
 
+from amqp1_driver.masking import masked
 from tests.bars.ports import lasting_port
 from tests.cloud import faults, logs, networks, recorder, report, scenario, servers, volumes
-from tests.cloud.bus import NAMES, Bus
+from tests.cloud.bus import NAMES, Bus, checked
 from tests.cloud.cloud import Cloud
 from tests.cloud.layout import APIS, Layout
 from tests.cloud.report import Reading, Report
@@ -41,7 +43,11 @@ def parser() -> argparse.ArgumentParser:
         "a scenario, and say what messaging did. Exit status 0: every check passed; 1: not.",
     )
     found.add_argument(
-        "--bus", default="router", metavar="BUS", help=f"{', '.join(NAMES)}, or a transport URL"
+        "--bus",
+        type=checked,
+        default="router",
+        metavar="BUS",
+        help=f"{', '.join(NAMES)}, or a transport URL",
     )
     found.add_argument("--driver", default="amqp", choices=("amqp", "rabbit"))
     found.add_argument("--computes", type=int, default=2, metavar="N", help="hosts (2)")
@@ -147,6 +153,7 @@ def _count(cloud: Cloud, found: Report) -> None:
     found.lost = sorted(sent[identity] for identity in missing)
     found.doubled = sorted(sent.get(i, i) for i, count in received.items() if count > 1)
     found.twice = recorder.executed_twice(events)
+    found.failures = recorder.failures(events)
 
 
 @contextlib.contextmanager
@@ -166,18 +173,18 @@ def _folder() -> Iterator[pathlib.Path]:
 
 def main() -> int:
     """Run; return the exit status."""
+    driver = pathlib.Path(os.environ["CLOUD_SITE"]).parent
+    atexit.register(shutil.rmtree, driver, ignore_errors=True)
     options = parser().parse_args()
     warnings.simplefilter("ignore")
     logging.basicConfig(level=logging.CRITICAL)
     # ^C and SIGTERM end it in the same way
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     clock = _Clock()
-    found = Report(options.bus, options.driver, options.computes, [])
+    name = masked(options.bus) if "://" in options.bus else options.bus
+    found = Report(name, options.driver, options.computes, [])
     with _folder() as folder:
-        try:
-            bus = Bus(options.bus, options.driver, folder)
-        except ValueError as e:
-            parser().error(str(e))
+        bus = Bus(options.bus, options.driver, folder)
         try:
             bus.start()
             bus.add_cell()

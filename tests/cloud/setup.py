@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -23,26 +22,21 @@ def requirements() -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-def main() -> int:
-    """Run the cloud with the arguments of this program; return its exit status."""
+def main() -> None:
+    """Become the process that runs the cloud, with the arguments of this program."""
     python = venvs.environment("cloud", "openstack", requirements())
-    with tempfile.TemporaryDirectory(prefix="cloud-driver-") as folder:
-        site = venvs.install_driver(pathlib.Path(folder))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{site}:{venvs.TOP}",
-            "PYTHONWARNINGS": "ignore",
-            "CLOUD_SITE": str(site),
-            "CLOUD_CACHE": str(venvs.cache_folder() / "cloud"),
-        }
-        command = [str(python), "-m", "tests.cloud.run", *sys.argv[1:]]
-        process = subprocess.Popen(command, cwd=venvs.TOP, env=environment)
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue  # the terminal has told it too; it ends its services first
+    # tests.cloud.run removes it
+    site = venvs.install_driver(pathlib.Path(tempfile.mkdtemp(prefix="cloud-driver-")))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{site}:{venvs.TOP}",
+        "PYTHONWARNINGS": "ignore",
+        "CLOUD_SITE": str(site),
+        "CLOUD_CACHE": str(venvs.cache_folder() / "cloud"),
+    }
+    os.chdir(venvs.TOP)
+    os.execve(python, [str(python), "-m", "tests.cloud.run", *sys.argv[1:]], environment)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

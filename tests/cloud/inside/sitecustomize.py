@@ -31,6 +31,8 @@ class _Recorder:
     def __init__(self, path):
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        # a recorder that reads no more must not hold up the service
+        self._socket.settimeout(5)
 
     def tell(self, **event):
         event.update(service=_SERVICE, pid=os.getpid(), at=time.time())
