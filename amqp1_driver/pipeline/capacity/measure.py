@@ -108,12 +108,14 @@ def _figures(scenario: Scenario, run: Mapping[str, Any]) -> dict[str, float]:
 def of_document(document: Mapping[str, Any]) -> list[Point]:
     """Create points from a result of ``amqp1 bench --json``: the first driver of each scenario.
 
+    A scenario that names no payload is of a release that knew only bytes.
+
     :raises ValueError: the document is not such a result
     """
     try:
         runs = [
             (Scenario(**{name: found[name] for name in Scenario.__dataclass_fields__}), run)
-            for found in document["scenarios"]
+            for found in ({"payload": "bytes", **written} for written in document["scenarios"])
             if found["operation"] == "call"
             for run in found["entries"][0]["runs"]
             if "trouble" not in run
