@@ -458,7 +458,7 @@ class Connection:
             LOG.exception("Connection to %s was not given up in order", self.host)
 
     def _back_off(self, error: exceptions.AmqpError, established: bool) -> None:
-        delay, all_tried = self._hosts.lost(error, established)
+        delay, all_tried = self._hosts.lost(error, established, self.port.now())
         self._close_reason.last_error = error
         self._timer = self.port.call_later(delay, self._retry)
         if all_tried:

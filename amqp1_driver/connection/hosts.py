@@ -5,6 +5,7 @@
 The state consists of failover, the spelling of the virtual host and the trail of redirects.
 """
 
+import logging
 import random
 
 from amqp1_driver import exceptions
@@ -22,6 +23,8 @@ _IN_CLEAR = (
     "SASL %s without TLS: the password goes to %s in clear, and anybody on the way can "
     "read it; use TLS, or refuse it by sasl_allow_insecure_mechs = false"
 )
+#: seconds after which a failure that goes on is a warning again
+_REMINDER = 60.0
 
 
 class Hosts:
@@ -58,6 +61,8 @@ class Hosts:
         self._trail = Trail()
         self._again = False
         self._warned = False
+        # of each host, its last failure that was a warning, and when
+        self._logged: dict[str, tuple[str, float]] = {}
 
     @property
     def current(self) -> Host:
@@ -106,6 +111,7 @@ class Hosts:
     def succeeded(self) -> None:
         """Note that the connection is usable."""
         self._failover = failover.succeeded(self._failover)
+        self._logged.clear()
 
     def redirected(self, redirect: Redirect, now: float) -> str | None:
         """Direct the next attempt to the host that a redirect names, without a delay.
@@ -127,10 +133,14 @@ class Hosts:
             self._again = True
         return reason
 
-    def lost(self, error: Exception, established: bool) -> tuple[float, bool]:
+    def lost(self, error: Exception, established: bool, now: float) -> tuple[float, bool]:
         """Choose the next host after a lost connection or a failed attempt.
 
+        The log gets one warning for each failure of a host, and then one a minute while this
+        failure goes on. The attempts in between are logged at INFO.
+
         :param established: whether the lost connection was usable
+        :param now: seconds of the loop's clock
         :returns: seconds until the next attempt, and whether the attempts with all hosts failed
         """
         if self._again:
@@ -140,13 +150,23 @@ class Hosts:
         self._failover = (failover.lost if established else failover.failed)(before)
         attempt = failover.next_attempt(self._failover, self._rng)
         host, following = str(before.current), str(attempt.host)
-        LOG.warning(
+        reason = diagnosis.for_log(error, host)
+        LOG.log(
+            logging.WARNING if established or self._is_news(host, reason, now) else logging.INFO,
             "%s %s: %s; trying %s in %.1f s",
             "Lost connection to" if established else "Can't connect to",
             host,
-            diagnosis.for_log(error, host),
+            reason,
             "again" if following == host else following,
             attempt.delay,
         )
         tried = not established and self._failover.failures % len(self._failover.hosts) == 0
         return attempt.delay, tried
+
+    def _is_news(self, host: str, reason: str, now: float) -> bool:
+        """Return whether a failed attempt deserves a warning, and note that it has got one."""
+        last, when = self._logged.get(host, ("", now))
+        if last == reason and now - when < _REMINDER:
+            return False
+        self._logged[host] = reason, now
+        return True

@@ -184,7 +184,7 @@ def test_a_send_during_the_pause_before_a_reconnect_goes_out_afterwards(
     assert client.call({}, "echo", value=0) == 0
     proxy.refuse()
     proxy.cut()
-    logged.wait("Can't connect to", logging.WARNING, count=2)
+    logged.wait("Can't connect to", logging.INFO, count=2)
     sent = [app.later(client.call, {}, "echo", value=number) for number in range(1, 4)]
     proxy.accept_again()
     assert [one.result(PATIENCE) for one in sent] == [1, 2, 3]
@@ -242,7 +242,7 @@ def test_the_pause_between_vain_rounds_grows_with_jitter_to_its_maximum(
     )
     with pytest.raises(oslo_messaging.MessagingTimeout):
         app.client(timeout=0.5).call({}, "echo")
-    said = logged.said("Can't connect to", logging.WARNING)
+    said = logged.said("Can't connect to", logging.INFO)
     assert len(said) >= 4
     # 0.02, 0.04, 0.08, then 0.1 s, of which 65 % with these dice
     assert [text.rsplit(" in ", 1)[1] for text in said[:5]] == [

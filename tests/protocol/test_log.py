@@ -32,6 +32,52 @@ def test_with_one_host_the_next_is_not_named_again(path, caplog):
     assert lines(caplog) == ["Can't connect to host0:5672: refused; trying again in 1.0 s"]
 
 
+def test_a_failure_that_goes_on_is_a_warning_once_a_minute(path, caplog):
+    caplog.set_level(logging.INFO)
+    world = World(path)
+    world.modes["host0:5672"] = "refuse"
+    world.start()
+    for _ in range(59):
+        world.advance(1)
+    assert len(lines(caplog)) == 1
+    attempts = [r for r in caplog.records if r.getMessage().startswith("Can't connect to host0")]
+    assert len(attempts) >= 3
+    assert {r.levelno for r in attempts[1:]} == {logging.INFO}
+    for _ in range(60):
+        world.advance(1)
+    assert len(lines(caplog)) == 2
+
+
+def test_another_failure_and_one_after_a_success_are_warnings(path, caplog):
+    world = World(path, connect_timeout=10)
+    world.modes["host0:5672"] = "refuse"
+    world.start()
+    world.modes["host0:5672"] = "silent"
+    world.advance(20)
+    world.modes.clear()
+    world.advance(20)
+    assert world.state == "ready"
+    world.modes["host0:5672"] = "refuse"
+    world.drop().advance(5)
+    assert [line.split(";")[0] for line in lines(caplog)] == [
+        "Can't connect to host0:5672: refused",
+        "Can't connect to host0:5672: no answer within 10 s while waiting for its host name, TCP "
+        "or TLS",
+        "Lost connection to host0:5672: reset by peer",
+        "Can't connect to host0:5672: refused",
+    ]
+
+
+def test_each_host_has_its_own_warning(path, caplog):
+    world = World(path, hosts=2)
+    world.modes.update({"host0:5672": "refuse", "host1:5672": "refuse"})
+    world.start().advance(5)
+    assert [line.split(":")[0] for line in lines(caplog)] == [
+        "Can't connect to host0",
+        "Can't connect to host1",
+    ]
+
+
 @pytest.mark.parametrize("error", [None, "amqp:internal-error"])
 def test_nothing_is_logged_beside_it(path, caplog, error):
     """pyngus says each failure at ERROR, and names nobody."""
