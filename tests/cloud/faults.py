@@ -23,6 +23,12 @@ def evacuate(world: World) -> None:
     found = list(compute.servers())
     host = servers.host_of(next(s for s in found if s.id == servers.first(world)))
     moved = [server.id for server in found if servers.host_of(server) == host]
+    with world.outage():
+        _evacuate(world, host, moved)
+
+
+def _evacuate(world: World, host: str, moved: list[str]) -> None:
+    compute = world.api.compute
     process = world.cloud.processes[f"nova-{host}"]
     process.kill()
     service = next(s for s in compute.services(host=host, binary="nova-compute"))
@@ -30,6 +36,10 @@ def evacuate(world: World) -> None:
     world.wait("host seen down", lambda: _state(world, host) == "down", _NOTICED)
     for server in moved:
         compute.evacuate_server(server)
+    # from microversion 2.95 on they are not started on their new host
+    servers.wait_active(world, *moved, status="SHUTOFF")
+    for server in moved:
+        compute.start_server(server)
     servers.wait_active(world, *moved)
     still = [s.id for s in compute.servers() if s.id in moved and servers.host_of(s) == host]
     if still:
@@ -82,31 +92,33 @@ class _Probe:
 def restart_bus(world: World) -> None:
     """Restart the bus while servers are booted and asked for."""
     probe = _Probe(world)
-    layout = world.cloud.layout
     try:
-        before = [servers.boot(world, f"before-{number}") for number in range(2)]
-        world.interrupted = time.time()
-        world.cloud.bus.kill()
-        time.sleep(_DOWN)
-        world.cloud.bus.start()
-        back = time.monotonic()
-        after = [servers.boot(world, f"after-{n}") for n in range(layout.computes)]
-        servers.wait_active(world, *after)
-        world.remark(f"servers active {time.monotonic() - back:.1f} s after its return")
-        world.cloud.wait_up(back + _BACK)
-        world.remark(f"all services up {time.monotonic() - back:.1f} s after its return")
-        world.wait("a probe", lambda: any(when > back for when in probe.good), _BACK)
-        answered = min(when for when in probe.good if when > back) - back
-        world.remark(f"first answer to a probe {answered:.1f} s after its return")
+        with world.outage():
+            _restart_bus(world, probe)
     finally:
         probe.close()
-        world.recovered = time.time()
     world.remark(f"of {len(probe.good) + len(probe.bad)} probes {len(probe.bad)} failed")
+    for failure in probe.bad[:3]:
+        world.remark(failure)
+
+
+def _restart_bus(world: World, probe: _Probe) -> None:
+    before = [servers.boot(world, f"before-{number}") for number in range(2)]
+    world.cloud.bus.kill()
+    time.sleep(_DOWN)
+    world.cloud.bus.start()
+    back = time.monotonic()
+    after = [servers.boot(world, f"after-{n}") for n in range(world.cloud.layout.computes)]
+    servers.wait_active(world, *after)
+    world.remark(f"servers active {time.monotonic() - back:.1f} s after its return")
+    world.cloud.wait_up(back + _BACK)
+    world.remark(f"all services up {time.monotonic() - back:.1f} s after its return")
+    world.wait("a probe", lambda: any(when > back for when in probe.good), _BACK)
+    answered = min(when for when in probe.good if when > back) - back
+    world.remark(f"first answer to a probe {answered:.1f} s after its return")
     # a request whose outcome the lost connection took along is not sent again: it may have run
     lost = [s for s in before if world.api.compute.get_server(s).status == "ERROR"]
     world.remark(f"of {len(before)} servers under way when it went down {len(lost)} failed")
-    for failure in probe.bad[:3]:
-        world.remark(failure)
 
 
 #: in the order in which they are taken

@@ -20,8 +20,14 @@ _LOGGERS = ("amqp1_driver", "oslo_messaging", "oslo.messaging", "pyngus", "proto
 _WORDS = re.compile(r"oslo_messaging|amqp1_driver|Messag(?:ing|e)(?:Timeout|DeliveryFailure)")
 #: what differs from one line to the next of the same cause
 _VARYING = re.compile(r"req-[0-9a-f-]+|[0-9a-f]{8,}(?:-[0-9a-f]+)*|\d+(?:\.\d+)?")
-#: each process says this once for each transport
-_ONCE_A_TRANSPORT = "SASL PLAIN without TLS"
+#: each process says these once for each transport or server, and several share a log
+_ONCE_EACH = (
+    "SASL PLAIN without TLS",
+    # of oslo.messaging, 30 s after Neutron's workers have begun to wait for their end
+    "Possible hang: wait is waiting for stop to complete",
+)
+
+Period = tuple[str, str]
 
 
 class Entry(NamedTuple):
@@ -66,26 +72,24 @@ def entries(lines: Iterable[str]) -> Iterator[Entry]:
         yield current
 
 
-def complaints(
-    service: str, lines: Iterable[str], quiet: tuple[str, str] = ("", "")
-) -> list[Complaint]:
+def complaints(service: str, lines: Iterable[str], quiet: Iterable[Period] = ()) -> list[Complaint]:
     """Return what messaging caused: each error, and each warning that comes more than once.
 
-    :param quiet: begin and end of a time in which the bus was away, as in the log; what comes
-        then is left out
+    :param quiet: begin and end of each time in which something was down, as in the log; what
+        comes then is left out
     """
     errors: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
     examples: dict[str, Entry] = {}
     for entry in entries(lines):
-        if quiet[0] <= entry.time <= quiet[1]:
+        if any(begin <= entry.time <= end for begin, end in quiet):
             continue
         ours = entry.logger.split(".")[0] in _LOGGERS or entry.logger.startswith("oslo.messaging")
         head = entry.text.split("\n", 1)[0]
         kind = _VARYING.sub("N", f"{entry.logger} {head}")
         if entry.level in ("ERROR", "CRITICAL") and (ours or _WORDS.search(entry.text)):
             errors[kind] += 1
-        elif entry.level == "WARNING" and ours and _ONCE_A_TRANSPORT not in head:
+        elif entry.level == "WARNING" and ours and not any(once in head for once in _ONCE_EACH):
             warnings[kind] += 1
         else:
             continue
@@ -104,8 +108,8 @@ def complaints(
     ]
 
 
-def search(folder: Path, quiet: tuple[str, str] = ("", "")) -> list[Complaint]:
-    """Return the complaints in all logs of a folder, without those of the quiet time."""
+def search(folder: Path, quiet: Iterable[Period] = ()) -> list[Complaint]:
+    """Return the complaints in all logs of a folder, without those of the quiet times."""
     found: list[Complaint] = []
     for log in sorted(folder.iterdir()):
         if log.name != "schema":

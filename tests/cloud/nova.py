@@ -31,6 +31,8 @@ def _base(layout: Layout, name: str) -> Sections:
                 # there is no hypervisor whose servers could differ from the database
                 "sync_power_state_interval": 600,
             },
+            # this kind of L2 agent tells of an interface once its port has moved, not before
+            "compute": {"live_migration_wait_for_vif_plug": False},
             "conductor": {"workers": 1},
             "scheduler": {"workers": 1, "discover_hosts_in_cells_interval": -1},
             "placement": layout.credentials(),

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,29 @@ def executed_twice(events: list[dict[str, Any]]) -> list[str]:
             names = ", ".join(sorted(service for service, _ in servers))
             lines.append(f"{method} (message {identity}) ran {len(found)} times: {names}")
     return lines
+
+
+def unreceived(
+    events: list[dict[str, Any]], received: Container[str], outages: list[tuple[float, float]]
+) -> tuple[list[str], list[str]]:
+    """Return the event types of the notifications that were lost, and of those that failed.
+
+    A notification has failed, and is not lost, if its sender was told so in an outage.
+
+    :param received: message ids
+    :param outages: begin and end of each, seconds since the epoch
+    """
+    told = {
+        event["id"]
+        for event in events
+        if event["event"] == "refused"
+        and any(begin <= event["at"] <= end for begin, end in outages)
+    }
+    missing = {i: kind for i, kind in notified(events).items() if i not in received}
+    return (
+        sorted(kind for identity, kind in missing.items() if identity not in told),
+        sorted(kind for identity, kind in missing.items() if identity in told),
+    )
 
 
 def notified(events: list[dict[str, Any]]) -> dict[str, str]:

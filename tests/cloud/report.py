@@ -42,13 +42,17 @@ class Report:
     #: event types of notifications that nobody received, and of those that came twice
     lost: list[str] = dataclasses.field(default_factory=list)
     doubled: list[str] = dataclasses.field(default_factory=list)
+    #: event types of those that nobody received, as their senders were told in an outage
+    refused: list[str] = dataclasses.field(default_factory=list)
     notifications: int = 0
     #: requests that ran more than once
     twice: list[str] = dataclasses.field(default_factory=list)
     complaints: list[Complaint] = dataclasses.field(default_factory=list)
     #: requests that messaging failed; a step that they break fails, too
     failures: list[str] = dataclasses.field(default_factory=list)
-    #: what the logs have of the time in which the bus was away: no fault by itself
+    #: when a host or the bus was down: begin and end, seconds since the epoch
+    outages: list[tuple[float, float]] = dataclasses.field(default_factory=list)
+    #: what the logs have of these times: no fault by itself
     interruption: list[Complaint] = dataclasses.field(default_factory=list)
     #: services that had to be killed
     stubborn: list[str] = dataclasses.field(default_factory=list)
@@ -153,10 +157,11 @@ def summary(report: Report) -> list[str]:
         + f"), {report.notifications} notifications",
     ]
     if report.interruption:
-        lines += ["while the bus was away, and no fault by itself:"]
+        lines += ["while a host or the bus was down, and no fault by itself:"]
         lines += [f"  {_complaint(c)}"[:200] for c in report.interruption if c.level == "ERROR"]
         warnings = sum(c.count for c in report.interruption if c.level == "WARNING")
         lines += [f"  {warnings} warnings of messaging that are repeated"]
+    lines += [f"notification failed, as its sender was told: {kind}" for kind in report.refused]
     lines += [f"request failed: {line}" for line in report.failures]
     faults = report.faults()
     lines += [f"FAULT {line}" for line in faults]

@@ -125,14 +125,12 @@ def _take_through(cloud: Cloud, options: argparse.Namespace, found: Report, cloc
             if step in servers.FIRST:
                 break  # nothing else can be done
     found.readings.append(_read("restart of the bus and end", cloud))
-    if world.interrupted:
-        quiet = (_as_in_a_log(world.interrupted), _as_in_a_log(world.recovered + 1))
-        every = logs.search(cloud.layout.logs)
-        found.complaints = logs.search(cloud.layout.logs, quiet)
-        elsewhere = {(c.service, c.text, c.time) for c in found.complaints}
-        found.interruption = [c for c in every if (c.service, c.text, c.time) not in elsewhere]
-    else:
-        found.complaints = logs.search(cloud.layout.logs)
+    found.outages = world.outages
+    quiet = [(_as_in_a_log(begin), _as_in_a_log(end + 1)) for begin, end in world.outages]
+    every = logs.search(cloud.layout.logs)
+    found.complaints = logs.search(cloud.layout.logs, quiet)
+    elsewhere = {(c.service, c.text, c.time) for c in found.complaints}
+    found.interruption = [c for c in every if (c.service, c.text, c.time) not in elsewhere]
 
 
 def _as_in_a_log(when: float) -> str:
@@ -144,13 +142,11 @@ def _count(cloud: Cloud, found: Report) -> None:
     events = cloud.recorder.events()
     sent = recorder.notified(events)
     deadline = time.monotonic() + _SETTLE
-    while (missing := sent.keys() - cloud.listener.received().keys()) and (
-        time.monotonic() < deadline
-    ):
+    while sent.keys() - cloud.listener.received().keys() and time.monotonic() < deadline:
         time.sleep(0.2)
     received = cloud.listener.received()
     found.notifications = len(sent)
-    found.lost = sorted(sent[identity] for identity in missing)
+    found.lost, found.refused = recorder.unreceived(events, received, found.outages)
     found.doubled = sorted(sent.get(i, i) for i, count in received.items() if count > 1)
     found.twice = recorder.executed_twice(events)
     found.failures = recorder.failures(events)

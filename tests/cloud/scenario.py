@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +35,8 @@ class World:
     network: str = ""
     #: ids of the servers, in the order in which they were booted
     servers: list[str] = field(default_factory=list)
-    #: when the bus went down, and when all was well again: seconds since the epoch
-    interrupted: float = 0.0
-    recovered: float = 0.0
+    #: when a host or the bus was down: begin and end, seconds since the epoch
+    outages: list[tuple[float, float]] = field(default_factory=list)
     #: what a step has to say beside that it passed
     remarks: list[str] = field(default_factory=list)
 
@@ -55,6 +55,15 @@ class World:
             if time.monotonic() > deadline:
                 raise StepError(f"not in {seconds:.0f} s: {what}")
             time.sleep(0.3)
+
+    @contextlib.contextmanager
+    def outage(self) -> Iterator[None]:
+        """Note the time in which something is down on purpose."""
+        begin = time.time()
+        try:
+            yield
+        finally:
+            self.outages.append((begin, time.time()))
 
     def remark(self, text: str) -> None:
         """Have a line in the report."""

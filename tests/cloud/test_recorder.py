@@ -78,3 +78,26 @@ def test_it_keeps_what_it_hears(tmp_path):
     assert [event["event"] for event in heard.events(1)] == ["executed"]
     lines = (tmp_path / "journal").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["sent", "executed"]
+
+
+def _notified(identity):
+    return {"event": "notified", "id": identity, "type": f"instance.{identity}"}
+
+
+def _refused(identity, at):
+    return {"event": "refused", "id": identity, "at": at, "error": "MessageDeliveryFailure"}
+
+
+def test_a_notification_is_lost_if_nobody_received_it_and_nobody_was_told():
+    events = [_notified("a"), _notified("b")]
+    assert recorder.unreceived(events, {"a"}, []) == (["instance.b"], [])
+
+
+def test_one_that_failed_in_an_outage_is_not_lost():
+    events = [_notified("a"), _refused("a", 5.0), _notified("b"), _refused("b", 7.0)]
+    assert recorder.unreceived(events, {}, [(4.0, 6.0)]) == (["instance.b"], ["instance.a"])
+
+
+def test_one_that_failed_and_came_all_the_same_is_neither():
+    events = [_notified("a"), _refused("a", 5.0)]
+    assert recorder.unreceived(events, {"a"}, [(4.0, 6.0)]) == ([], [])

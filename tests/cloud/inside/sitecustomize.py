@@ -110,10 +110,26 @@ def _notifier(module, recorder):
     module.MessagingDriver.notify = notify
 
 
+def _transport(module, recorder):
+    """Wrap _send_notification of oslo_messaging.transport: the notifier keeps its errors."""
+    plain = module.Transport._send_notification
+
+    @functools.wraps(plain)
+    def send(self, target, ctxt, message, *arguments, **options):
+        try:
+            return plain(self, target, ctxt, message, *arguments, **options)
+        except Exception as e:
+            recorder.tell(event="refused", id=message["message_id"], error=type(e).__name__)
+            raise
+
+    module.Transport._send_notification = send
+
+
 _WRAPPERS = {
     "oslo_messaging.rpc.client": _client,
     "oslo_messaging.rpc.dispatcher": _dispatcher,
     "oslo_messaging.notify.messaging": _notifier,
+    "oslo_messaging.transport": _transport,
 }
 
 
