@@ -29,6 +29,10 @@ PURE='amqp1_driver/codec/*,amqp1_driver/codec.py,amqp1_driver/policy/*,amqp1_dri
 PURE+=',amqp1_driver/exceptions.py,amqp1_driver/options/*,amqp1_driver/flowframe.py'
 
 PASSED=0 FAILED=0 TABLE=()
+BESIDE_PID='' AHEAD_PID=''
+# a shell without job control has what is in the background ignore ^C
+# shellcheck disable=SC2086  # of none, one or both
+trap 'kill $BESIDE_PID $AHEAD_PID 2>/dev/null' EXIT
 
 # step NAME SECONDS COMMAND...: runs it with a time limit and notes how it went
 step() {
@@ -50,8 +54,12 @@ begin() {
     printf '\n=== %s: begins, and goes on beside what follows ===\n' "$BESIDE"
     timeout -k 20 "$limit" "$@" >"$BESIDE_LOG" 2>&1 &
     BESIDE_PID=$!
-    # a shell without job control has it ignore ^C
-    trap 'kill "$BESIDE_PID" 2>/dev/null' EXIT
+}
+
+# ahead COMMAND...: fills a cache for a later step, which waits for it or says what failed
+ahead() {
+    nice -n 19 timeout -k 20 900 "$@" >/dev/null 2>&1 &
+    AHEAD_PID=$!
 }
 
 end() {
@@ -66,7 +74,6 @@ end() {
     TABLE+=("$(printf '%-34s %-7s %6d s   exit %d  (beside others)' "$BESIDE" "$word" \
         "$((SECONDS - BESIDE_SINCE))" "$code")")
     BESIDE_PID=
-    trap - EXIT
 }
 
 # The folders below tests/ that hold tests, but for those named.
@@ -106,6 +113,7 @@ amqp1_setup test
 BIN=$VENV/bin
 export BIN
 TABLE+=("$(printf '%-34s %-7s %6d s' set-up passed "$SECONDS")")
+ahead bash tools/cloud.sh --prepare
 DEVSTACK=(devstack/settings devstack/plugin.sh devstack/lib/* tests/devstack/*.sh)
 
 step "lint: ruff" 120 "$BIN/ruff" check .
@@ -140,6 +148,13 @@ folders "${WITH_CRASHES[@]/#/tests/}"
 end
 begin "documentation" 300 bash -c docs
 folders ${OTHERS[@]+"${OTHERS[@]}"}
+if [ "$MATRIX" = full ]; then
+    for bus in router broker rabbitmq-4.3 rabbitmq-4.0 artemis broker-j; do
+        step "cloud of real services on $bus" 900 bash tools/cloud.sh --bus "$bus"
+    done
+else
+    step "cloud of real services (short)" 600 bash tools/cloud.sh --short
+fi
 end
 
 printf '\n=== summary (%d s) ===\n' "$SECONDS"

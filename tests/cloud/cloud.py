@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -27,6 +28,8 @@ PROJECTS: tuple[ModuleType, ...] = (keystone, placement, glance, neutron, cinder
 
 #: seconds
 START_SECONDS = 180.0
+#: for each host, beside that
+HOST_SECONDS = 10.0
 SCHEMA_SECONDS = 300.0
 
 Say = Callable[[str], None]
@@ -79,8 +82,11 @@ class Cloud:
         for project in PROJECTS:
             project.configure(self.layout)
         folder = self._cache / f"state-{self._key()}"
-        if not (folder / "complete").exists():
-            self._make_state(folder)
+        self._cache.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "complete").exists():
+                self._make_state(folder)
         Database(folder).copy(self.database.folder)
         shutil.copytree(folder / "keystone", self.layout.state / "keystone", dirs_exist_ok=True)
         self.database.start()
@@ -144,11 +150,15 @@ class Cloud:
 
     def start(self) -> None:
         """Start all services, and wait until each is ready and each host is mapped and up."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + START_SECONDS + HOST_SECONDS * self.layout.computes
         # on a router, a notification waits for somebody who listens
         self.listener.start()
         for project in PROJECTS:
-            started = [self._start(service) for service in project.services(self.layout)]
+            started = []
+            for service in project.services(self.layout):
+                if service.needs:
+                    self.processes[service.needs].wait_ready(deadline)
+                started.append(self._start(service))
             for process in started:
                 process.wait_ready(deadline)
             if project is placement:

@@ -13,6 +13,9 @@ from tests.cloud.scenario import StepError, World
 _DOWN = 5.0
 #: seconds after its return in which every service has to be up again
 _BACK = 90.0
+#: seconds after its return in which a server has to run: rabbit's driver loses replies, and two
+#: calls in a row may wait for their timeouts
+_BOOTED = 300.0
 #: seconds after which Nova takes a silent host for down, and some more
 _NOTICED = 60.0
 
@@ -109,7 +112,7 @@ def _restart_bus(world: World, probe: _Probe) -> None:
     world.cloud.bus.start()
     back = time.monotonic()
     after = [servers.boot(world, f"after-{n}") for n in range(world.cloud.layout.computes)]
-    servers.wait_active(world, *after)
+    servers.wait_active(world, *after, seconds=_BOOTED)
     world.remark(f"servers active {time.monotonic() - back:.1f} s after its return")
     world.cloud.wait_up(back + _BACK)
     world.remark(f"all services up {time.monotonic() - back:.1f} s after its return")

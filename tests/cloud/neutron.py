@@ -84,6 +84,7 @@ def services(layout: Layout) -> list[Service]:
             ],
             "Agent RPC Daemon Started",
             {"CLOUD_PORTS": str(layout.state / "ports" / host)},
+            needs=server.name,
         )
         for host in layout.hosts()
     ]

@@ -138,9 +138,9 @@ def services(layout: Layout) -> list[Service]:
     folder = layout.etc / "nova"
     environment = {"CLOUD_PORTS": str(layout.state / "ports")}
 
-    def daemon(name: str, program: str) -> Service:
+    def daemon(name: str, program: str, needs: str = "") -> Service:
         command = [layout.program(program), "--config-file", str(folder / f"{name}.conf")]
-        return Service(name, command, _READY[program], environment)
+        return Service(name, command, _READY[program], environment, needs)
 
     api = Service(
         "nova-api",
@@ -157,6 +157,9 @@ def services(layout: Layout) -> list[Service]:
         daemon("nova-conductor", "nova-conductor"),
         daemon("nova-conductor-cell1", "nova-conductor"),
         daemon("nova-scheduler", "nova-scheduler"),
-        *(daemon(f"nova-{host}", "nova-compute") for host in layout.hosts()),
+        *(
+            daemon(f"nova-{host}", "nova-compute", "nova-conductor-cell1")
+            for host in layout.hosts()
+        ),
         api,
     ]

@@ -42,12 +42,14 @@ class Service:
     :param command: with its arguments
     :param ready: URL that answers when it is up, or a line of its log
     :param environment: beside that of the whole cloud
+    :param needs: name of a service that has to be ready before, if any
     """
 
     name: str
     command: list[str]
     ready: str
     environment: dict[str, str] = field(default_factory=dict)
+    needs: str = ""
 
 
 class Process:

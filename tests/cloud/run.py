@@ -60,6 +60,11 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--short", action="store_true", help="leave out resizes, migrations and what takes long"
     )
+    found.add_argument(
+        "--prepare",
+        action="store_true",
+        help="only fill the cache with what the services are installed from and their tables",
+    )
     found.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
     return found
 
@@ -191,6 +196,8 @@ def main() -> int:
             found.broken = f"{type(e).__name__}: {e}"
         finally:
             bus.wipe()
+    if options.prepare and not found.broken:
+        return 0
     for line in [*report.figures(found.readings), "", *report.summary(found)]:
         print(line)
     print(f"logs: {KEPT}")
@@ -211,6 +218,8 @@ def _run(
     cloud = Cloud(layout, bus, pathlib.Path(os.environ["CLOUD_CACHE"]), clock.say)
     try:
         cloud.prepare()
+        if options.prepare:
+            return
         cloud.start()
         clock.say(f"{len(cloud.processes)} services are up")
         _take_through(cloud, options, found, clock)
