@@ -352,7 +352,10 @@ def test_a_subscription_survives_the_death_of_its_io_thread(make_peer, make_app)
     endpoint = Endpoint()
     app.server(endpoint, transport=transport)
     for number in range(2, 4):
-        loop_of(transport).post(lambda _: 1 / 0)
+        dying = loop_of(transport)
+        dying.post(lambda _: 1 / 0)
+        # until then it may still take the next request along
+        dying._thread.join(PATIENCE)
         peer.wait_connections(number)
         peer.send_transfer(
             "unicast.openstack.topic",
